@@ -35,7 +35,7 @@ pub(crate) async fn detached<T: Send + 'static>(
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => Err(Error::runtime("finish what was begun", &error)),
+        Err(error) => Err(Error::runtime("finish a blocking operation", &error)),
     }
 }
 

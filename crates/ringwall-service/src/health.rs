@@ -9,11 +9,11 @@ use utoipa::ToSchema;
 use crate::settings::here;
 
 /// Replaces messages that contain a path.
-const HIDDEN: &str = "an operator's token is told why";
+const HIDDEN: &str = "only operators see the reason";
 
-/// The last result and when its check started.
+/// The last check, with its start time.
 #[derive(Debug)]
-pub(crate) struct Looked {
+pub(crate) struct LastCheck {
     pub(crate) begun: Instant,
     pub(crate) probe: bool,
     pub(crate) health: Health,
@@ -43,15 +43,15 @@ impl Health {
 
     /// Removes host paths from the report.
     pub(crate) fn without_paths(self) -> Self {
-        let told = |why: Option<String>| why.map(|why| if why.contains('/') { HIDDEN.to_owned() } else { why });
-        let availability = |of: Availability| Availability { available: of.available, why: told(of.why) };
+        let hide = |why: Option<String>| why.map(|why| if why.contains('/') { HIDDEN.to_owned() } else { why });
+        let availability = |of: Availability| Availability { available: of.available, why: hide(of.why) };
         let Backends { native, docker, gvisor } = self.backends;
         Self {
             workspace_root_native: None,
             workspace_root_docker_mount: None,
             docker_cli_path: None,
             docker_context: self.docker_context.filter(|context| !context.contains('/')),
-            writable_check: WritableCheck { ok: self.writable_check.ok, error: told(self.writable_check.error) },
+            writable_check: WritableCheck { ok: self.writable_check.ok, error: hide(self.writable_check.error) },
             backends: Backends {
                 native: availability(native),
                 docker: availability(docker),
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_path_is_told_to_others() {
+    fn health_for_users_contains_no_paths() {
         let why = |text: &str| Availability::of(Err(text.to_owned()));
         let health = Health {
             runtime_mode: "linux".to_owned(),

@@ -24,12 +24,11 @@ use tokio::runtime::Handle;
 use crate::auth::Auth;
 use crate::auth::digest_key::DigestKey;
 use crate::auth::logins::Logins;
-use crate::auth::owner_token;
 use crate::auth::tickets::Tickets;
+use crate::auth::token;
 use crate::blocking;
-use crate::boxes::SessionGates;
 use crate::boxes::browser::Browsers;
-use crate::boxes::{BoxBackends, BoxPool, Boxes};
+use crate::boxes::{BoxBackends, BoxPool, Boxes, SessionGates};
 use crate::disk::Quotas;
 use crate::error::{Error, causes};
 use crate::exec::assess::Assessors;
@@ -39,8 +38,7 @@ use crate::metrics::Counters;
 use crate::ops::health::ProbeError;
 use crate::paths::log_path_control;
 use crate::service::{Inner, Service};
-use crate::settings::Settings;
-use crate::settings::{PinnedSettings, setting_variable};
+use crate::settings::{PinnedSettings, Settings, setting_variable};
 use crate::skills::Skills;
 use crate::time::now;
 use crate::workspace_locks::Locks;
@@ -82,15 +80,15 @@ impl Service {
         store.sign_head(now()).await?;
         let lost = store.mark_unfinished_lost(now()).await?;
         if !lost.is_empty() {
-            tracing::warn!(execs = lost.len(), "execs of a server that did not stop are LOST");
+            tracing::warn!(execs = lost.len(), "marked unfinished execs of the previous run as LOST");
         }
         let lost = store.mark_browser_actions_lost(now()).await?;
         if lost > 0 {
-            tracing::warn!(actions = lost, "what browsers of a server did that did not stop is lost");
+            tracing::warn!(actions = lost, "marked unfinished browser actions of the previous run as lost");
         }
         let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
         if expired > 0 {
-            tracing::warn!(expired, "approvals of a server that did not stop have expired");
+            tracing::warn!(expired, "expired the open approvals of the previous run");
         }
         let settings = Settings::load(&store, &config.pinned).await?;
         for key in &settings.ignored {
@@ -98,12 +96,12 @@ impl Service {
             tracing::warn!(
                 key,
                 variable,
-                "ignored a stored setting that only start-up configuration may set; if it is wanted, restart the server with the variable"
+                "ignored a stored setting that only start-up configuration may set; to set it, restart the server with the variable"
             );
         }
         let aio = settings.aio.assigned()?;
         let owner_token = match config.auth {
-            Auth::Tokens => Some(owner_token::ensure(&store, &data).await?),
+            Auth::Tokens => Some(token::ensure_owner_token(&store, &data).await?),
             Auth::Disabled => None,
         };
         let docker = settings.sandbox.docker.asked();
@@ -130,21 +128,21 @@ impl Service {
             };
             let swept = workspaces.sweep(|_| false, recorded);
             if let Some(error) = swept.first_failure {
-                tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all that execs left");
+                tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all leftover files of execs");
             }
             let baselines = Baselines::open(&place.join(BASELINES));
             let baselines = baselines.map_err(|error| failed("open the baselines of skills")(error.into()))?;
             for error in baselines.unreadable() {
-                tracing::error!(error = %causes(error), "an agent cannot be used");
+                tracing::error!(error = %causes(error), "the baselines of an agent cannot be read");
             }
             let skills = Skills::open(&skills_root).map_err(|error| failed("open the skills")(error.into()))?;
             if let Err(error) = skills.publish_schema() {
-                tracing::warn!(error = %causes(&error), "could not publish the manifests' schema");
+                tracing::warn!(error = %causes(&error), "could not write the schema of manifests");
             }
             let executor = Executor::new(Host::probe(), &place);
-            let executor = executor.map_err(|error| failed("prepare the making of boxes")(error.into()))?;
+            let executor = executor.map_err(|error| failed("prepare the box executor")(error.into()))?;
             executor.sweep();
-            let docker = Docker::new(docker, &place).map_err(|error| failed("prepare docker")(error.into()))?;
+            let docker = Docker::new(docker, &place).map_err(|error| failed("prepare the docker client")(error.into()))?;
             Ok((workspaces, baselines, skills, executor, docker))
         })
         .await?;
@@ -183,13 +181,10 @@ impl Service {
             agent_boxes: Locks::default(),
             quotas: Quotas::default(),
             assessors: Assessors::default(),
-            looked: tokio::sync::Mutex::default(),
+            last_check: tokio::sync::Mutex::default(),
             docker_seen: tokio::sync::Mutex::default(),
             uids: Mutex::new(HashMap::new()),
-            pruner: Mutex::new(None),
-            measurer: Mutex::new(None),
-            expirer: Mutex::new(None),
-            observer: Mutex::new(None),
+            background: Mutex::default(),
             _lock: lock,
         });
         let service = Self { inner };
@@ -202,7 +197,7 @@ impl Service {
         service.sweep_containers();
         service.expire_approvals();
         service.prune_on_schedule();
-        service.observe();
+        service.sample_load();
         service.check_box_quotas_on_schedule();
         service.inner.boxes.keep(service.default_spec(&service.settings_now()));
         Ok(service)
@@ -215,8 +210,8 @@ impl Service {
         tokio::spawn(async move {
             match docker.sweep().await {
                 Ok(0) => {}
-                Ok(count) => tracing::warn!(count, "removed containers that a server left"),
-                Err(error) => tracing::debug!(error = %causes(&error), "containers were not looked for"),
+                Ok(count) => tracing::warn!(count, "removed containers of an earlier run"),
+                Err(error) => tracing::debug!(error = %causes(&error), "could not look for old containers"),
             }
         });
     }
@@ -229,7 +224,7 @@ const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Creates the data directory and locks it for this server.
 fn take(data: &Path) -> Result<File, Error> {
-    let failed = |source: std::io::Error| Error::start("make or open the data directory")(source.into());
+    let failed = |source: std::io::Error| Error::start("create or open the data directory")(source.into());
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let lock = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(data.join(LOCK));
     let lock = lock.map_err(failed)?;

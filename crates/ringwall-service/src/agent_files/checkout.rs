@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use ringwall_workspace::{Baselines, SyncState};
 
-use crate::blocking;
+use crate::blocking::{self, detached};
+use crate::disk::Disk;
 use crate::error::Error;
 use crate::service::Service;
+use crate::workspace_locks::Locks;
 
 use super::open::Agent;
-use crate::blocking::detached;
-use crate::disk::Disk;
-use crate::workspace_locks::Locks;
 
 /// How long back-to-back boxes may delay a new version of a skill: twice the time limit of one
 /// command.
@@ -26,22 +25,22 @@ const MAX_WAIT: Duration = Duration::from_secs(600);
 /// wait, back-to-back readers would delay the version forever.
 const READER_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What the workspace is needed for.
+/// The purpose of opening a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum For {
+pub(super) enum Purpose {
     Reading,
     Changing,
 }
 
 impl Service {
-    pub(super) async fn sync_agent(&self, agent: &Agent, wanted: For) -> Result<(), Error> {
+    pub(super) async fn sync_agent(&self, agent: &Agent, purpose: Purpose) -> Result<(), Error> {
         let checkout = Checkout {
             baselines: &self.inner.baselines,
             locks: &self.inner.agent_locks,
             boxes: &self.inner.agent_boxes,
-            longest_wait: MAX_WAIT,
+            max_wait: MAX_WAIT,
         };
-        checkout.bring(agent, wanted, || self.disk_of(agent)).await
+        checkout.sync(agent, purpose, || self.disk_of(agent)).await
     }
 }
 
@@ -50,17 +49,17 @@ struct Checkout<'a> {
     locks: &'a Locks,
     /// Read-locked while boxes run in a workspace.
     boxes: &'a Locks,
-    longest_wait: Duration,
+    max_wait: Duration,
 }
 
 impl Checkout<'_> {
-    async fn bring(&self, agent: &Agent, wanted: For, disk: impl FnOnce() -> Disk) -> Result<(), Error> {
+    async fn sync(&self, agent: &Agent, purpose: Purpose, disk: impl FnOnce() -> Disk) -> Result<(), Error> {
         let id = &agent.agent;
         let sync_state = || Ok(self.baselines.sync_state(id, agent.tree.workspace())?);
         let alone = || self.boxes.try_write(&agent.user, &agent.agent);
         let is_due = match blocking::in_place(sync_state).await? {
             SyncState::UpToDate => return Ok(()),
-            SyncState::Pending { since } if since.elapsed() < self.longest_wait => {
+            SyncState::Pending { since } if since.elapsed() < self.max_wait => {
                 if alone().is_none() {
                     return Ok(());
                 }
@@ -69,14 +68,14 @@ impl Checkout<'_> {
             SyncState::Pending { .. } => true,
             SyncState::Outdated => false,
         };
-        let writing = match wanted {
-            For::Changing => self.locks.write(&agent.user, &agent.agent).await?,
-            For::Reading => match self.locks.write_within(READER_TIMEOUT, &agent.user, &agent.agent).await {
+        let writing = match purpose {
+            Purpose::Changing => self.locks.write(&agent.user, &agent.agent).await?,
+            Purpose::Reading => match self.locks.write_within(READER_TIMEOUT, &agent.user, &agent.agent).await {
                 Some(writing) => writing,
                 None => return Ok(()),
             },
         };
-        // Whoever had the lock before may have done it.
+        // Another request may have done the checkout while this one waited for the lock.
         if blocking::in_place(sync_state).await? == SyncState::UpToDate {
             return Ok(());
         }
@@ -151,12 +150,12 @@ mod tests {
             self.baselines.upload(&"a".parse().unwrap(), archive, limits).unwrap();
         }
 
-        async fn bring(&self, wanted: For, longest_wait: Duration) -> Result<(), Error> {
+        async fn sync(&self, purpose: Purpose, max_wait: Duration) -> Result<(), Error> {
             let Self { baselines, locks, boxes, agent, .. } = self;
             let most = Usage { bytes: 1 << 30, files: 1000 };
             let disk =
                 || Disk::of_workspace(&Quotas::default(), &agent.user, &agent.agent, agent.tree.workspace(), most);
-            Checkout { baselines, locks, boxes, longest_wait }.bring(agent, wanted, disk).await
+            Checkout { baselines, locks, boxes, max_wait }.sync(agent, purpose, disk).await
         }
 
         fn text(&self) -> Option<String> {
@@ -167,47 +166,47 @@ mod tests {
     const LONG: Duration = Duration::from_secs(1000);
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn boxes_keep_a_new_version_away_but_not_for_ever() {
+    async fn new_version_waits_for_boxes_up_to_the_limit() {
         let fixture = Fixture::new();
         fixture.publish("1");
-        fixture.bring(For::Reading, LONG).await.unwrap();
+        fixture.sync(Purpose::Reading, LONG).await.unwrap();
         let running = fixture.boxes.stay(&fixture.agent.user, &fixture.agent.agent).await;
         fixture.publish("2");
-        for wanted in [For::Reading, For::Changing, For::Changing] {
-            fixture.bring(wanted, LONG).await.unwrap();
-            assert_eq!(fixture.text().as_deref(), Some("1"), "a box works on it");
+        for purpose in [Purpose::Reading, Purpose::Changing, Purpose::Changing] {
+            fixture.sync(purpose, LONG).await.unwrap();
+            assert_eq!(fixture.text().as_deref(), Some("1"), "a box uses it");
         }
-        fixture.bring(For::Reading, Duration::ZERO).await.unwrap();
-        assert_eq!(fixture.text().as_deref(), Some("2"), "it has waited long enough");
+        fixture.sync(Purpose::Reading, Duration::ZERO).await.unwrap();
+        assert_eq!(fixture.text().as_deref(), Some("2"), "the maximum wait is over");
         fixture.publish("3");
-        fixture.bring(For::Reading, LONG).await.unwrap();
+        fixture.sync(Purpose::Reading, LONG).await.unwrap();
         assert_eq!(fixture.text().as_deref(), Some("2"));
         drop(running);
-        fixture.bring(For::Reading, LONG).await.unwrap();
-        assert_eq!(fixture.text().as_deref(), Some("3"), "no box is there");
+        fixture.sync(Purpose::Reading, LONG).await.unwrap();
+        assert_eq!(fixture.text().as_deref(), Some("3"), "no box is running");
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_reader_does_not_wait_for_what_is_busy() {
+    async fn reader_with_busy_lock_gets_old_version() {
         let fixture = Fixture::new();
         fixture.publish("1");
         let (user, agent) = (&fixture.agent.user, &fixture.agent.agent);
         // Behind a slow reader or a writer, a reader gets the old version.
         let slow = fixture.locks.read(user, agent).await.unwrap();
-        fixture.bring(For::Reading, LONG).await.unwrap();
+        fixture.sync(Purpose::Reading, LONG).await.unwrap();
         drop(slow);
         let slow = fixture.locks.write(user, agent).await.unwrap();
-        fixture.bring(For::Reading, LONG).await.unwrap();
+        fixture.sync(Purpose::Reading, LONG).await.unwrap();
         assert_eq!(fixture.text(), None);
-        let (brought, ()) = tokio::join!(fixture.bring(For::Changing, LONG), async {
+        let (synced, ()) = tokio::join!(fixture.sync(Purpose::Changing, LONG), async {
             tokio::task::yield_now().await;
             drop(slow);
         });
-        brought.unwrap();
-        assert_eq!(fixture.text().as_deref(), Some("1"), "whoever changes something has waited");
-        // Without other requests a reader gets what was published before it asked.
+        synced.unwrap();
+        assert_eq!(fixture.text().as_deref(), Some("1"), "a change waits for the checkout");
+        // Without concurrent requests a reader gets the version that was published before.
         fixture.publish("2");
-        fixture.bring(For::Reading, LONG).await.unwrap();
+        fixture.sync(Purpose::Reading, LONG).await.unwrap();
         assert_eq!(fixture.text().as_deref(), Some("2"));
     }
 }

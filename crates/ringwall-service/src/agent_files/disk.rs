@@ -1,4 +1,4 @@
-//! The shares of the disk that the settings give to workspaces and sessions.
+//! Disk quotas of workspaces and sessions, as the settings define them.
 
 use ringwall_ids::{AgentId, SessionId, UserId};
 use ringwall_record::Store;
@@ -11,12 +11,12 @@ use crate::service::Service;
 
 impl Service {
     /// The quota of a workspace.
-    fn share(&self) -> Usage {
+    fn workspace_quota(&self) -> Usage {
         let settings = self.settings_now().workspace;
         Usage { bytes: u64::from(settings.quota_mb.get()) * MIB, files: settings.quota_files.get().into() }
     }
 
-    /// Refuses a large command if the record has no room for it in the workspace's quota.
+    /// Rejects a large command if recording it would exceed the workspace's quota.
     /// Concurrent requests see the same figure, so together they can exceed the quota.
     pub(crate) async fn check_room_on_record(
         &self,
@@ -30,7 +30,7 @@ impl Service {
         }
         let recorded = self.inner.store.recorded_bytes(user, agent).await?;
         self.inner.quotas.set_recorded(user, agent, recorded);
-        self.inner.quotas.check_room_on_record(user, agent, size as u64, self.share())
+        self.inner.quotas.check_room_on_record(user, agent, size as u64, self.workspace_quota())
     }
 
     /// Reads the recorded bytes of all workspaces, at the start and after retention.
@@ -42,7 +42,7 @@ impl Service {
     }
 
     pub(crate) fn disk(&self, user: &UserId, agent: &AgentId, workspace: &Workspace) -> Disk {
-        Disk::of_workspace(&self.inner.quotas, user, agent, workspace, self.share())
+        Disk::of_workspace(&self.inner.quotas, user, agent, workspace, self.workspace_quota())
     }
 
     /// The quota of a session, in addition to that of its workspace.

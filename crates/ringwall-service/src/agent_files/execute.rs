@@ -14,21 +14,19 @@ use ringwall_workspace::{AgentPath, Stream};
 use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::boxes::WORKSPACE;
-use crate::error::Error;
 use crate::error::codes::{DISK_QUOTA, OOM};
+use crate::error::{Error, ProblemKind};
 use crate::exec::artifacts::SHOWN;
 use crate::exec::spec::{Backend, ExecSpec, Needs, PROJECT, Target};
 use crate::exec::submit::Submitted;
 use crate::exec::view::ExecView;
 use crate::service::Service;
-use crate::settings::Settings;
-use crate::settings::layers;
+use crate::settings::{Settings, layers};
 
 use super::files::require_skill;
 use super::open::{Address, Agent};
-use crate::error::ProblemKind;
 
-/// What to run.
+/// A command of an agent route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Execution {
     /// A shell line in the workspace.
@@ -85,7 +83,7 @@ impl Service {
 
     async fn tell(&self, by: &Principal, exec_id: &ExecId, view: &ExecView) -> Result<Executed, Error> {
         let Some(exit_code) = view.summary.exit_code else {
-            return Err(Error::Runtime { message: format!("the exec {exec_id} has no ending that can be told") });
+            return Err(Error::Runtime { message: format!("the exec {exec_id} ended without an exit code") });
         };
         let stdout = self.output(by, exec_id, Stream::Stdout, 0, SHOWN).await?;
         let stderr = self.output(by, exec_id, Stream::Stderr, 0, SHOWN).await?;
@@ -102,7 +100,7 @@ impl Service {
     }
 }
 
-/// Parses and checks the request. A denial stays in the order, so that it is recorded.
+/// Parses and checks the request. A denial becomes part of the spec, so that it is recorded.
 fn spec(by: &Principal, agent: &Agent, what: Execution, settings: &Settings) -> Result<ExecSpec, Error> {
     let lists = &settings.commands;
     match what {
@@ -193,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_up_in_the_words_of_each_contract() {
+    fn time_limit_message_follows_contract_of_route() {
         let default = profile::FILES.timeout_ms / 1000;
         assert_eq!(time_is_up(default, true), "Execution Timeout: Process killed after 300 seconds.");
         assert_eq!(time_is_up(default, false), "Execution timed out after 5 minutes.");

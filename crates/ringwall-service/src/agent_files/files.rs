@@ -7,14 +7,12 @@
 use ringwall_workspace::{AgentPath, Change, Download, FilesError, Lines, Listing, SkillName, Text};
 
 use crate::auth::principal::Principal;
-use crate::blocking;
-use crate::blocking::detached;
+use crate::blocking::{self, detached};
 use crate::error::{Error, causes};
 use crate::service::Service;
 
 use super::open::{Address, Agent};
-use crate::disk::Disk;
-use crate::disk::DiskReservation;
+use crate::disk::{Disk, DiskReservation};
 
 /// A requested replacement of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,18 +54,6 @@ impl Service {
             Ok(agent.tree.read(path, lines)?)
         })
         .await
-    }
-
-    pub async fn write_file(
-        &self,
-        by: &Principal,
-        address: &Address,
-        path: &AgentPath,
-        content: &str,
-    ) -> Result<(), Error> {
-        let (agent, _writing) = self.change_agent(by, address).await?;
-        let disk = self.disk_of(&agent);
-        blocking::in_place(|| make(agent.tree.replace_lines(path, None, content.as_bytes())?, &[&disk])).await
     }
 
     pub async fn edit_file(
@@ -137,7 +123,7 @@ impl Service {
         let erased = detached(move || Ok(removed.erase()?)).await;
         if let Err(error) = erased {
             // The path is gone; its space is freed at the next start.
-            tracing::warn!(error = %causes(&error), "could not erase what was deleted");
+            tracing::warn!(error = %causes(&error), "could not erase deleted files");
         }
         disk.shrink();
         Ok(())

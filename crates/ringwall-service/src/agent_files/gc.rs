@@ -10,16 +10,15 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::auth::principal::Principal;
+use crate::blocking::detached;
 use crate::error::{Error, causes};
 use crate::service::Service;
 use crate::time::now;
 
-use crate::blocking::detached;
-
 /// Temporary files older than this belong to broken uploads.
 const STRAY_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// What was removed, or would be
+/// Removed data, or the data that a dry run would remove
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Freed {
     /// True if nothing was removed
@@ -32,14 +31,14 @@ pub struct Freed {
     pub baseline_versions: u64,
     pub bytes: u64,
     pub files: u64,
-    /// What could not be removed; the log says why
+    /// Items that could not be removed; the log has the causes
     pub failed: u64,
 }
 
 impl Service {
     /// Removes unused data, or only reports it.
     pub async fn collect_garbage(&self, by: &Principal, mode: GcMode) -> Result<Freed, Error> {
-        by.require_operator("remove what nobody needs any more")?;
+        by.require_operator("remove unused data")?;
         self.remove_garbage(now(), mode).await
     }
 
@@ -58,7 +57,7 @@ impl Service {
             let limits = GcLimits { sessions_before: before(kept), strays_before: before(STRAY_AFTER), is_running };
             let found = workspaces.collect_garbage(&limits, mode);
             if let Some(error) = &found.first_failure {
-                tracing::warn!(failed = found.failed, error = %causes(error), "could not remove all that nobody needs");
+                tracing::warn!(failed = found.failed, error = %causes(error), "could not remove all unused data");
             }
             let (baseline_versions, usage) = baselines.collect_garbage(mode);
             let usage = usage.plus(found.usage);

@@ -1,8 +1,8 @@
 //! Use cases for the files and skills of an agent.
 //!
 //! Each use case opens the agent from an [`Address`] and a principal (`open`), checks out its
-//! baselines (`checkout`), takes the workspace's lock (`locks`) and lets `ringwall-workspace` do
-//! the work. Errors use the contract's words (`problem`).
+//! baselines (`checkout`), takes the workspace's lock (`workspace_locks`) and lets
+//! `ringwall-workspace` do the work. Errors have the messages of the API contract (`AgentProblem`).
 
 mod checkout;
 mod open;

@@ -11,9 +11,9 @@ use crate::auth::principal::{DEFAULT, Principal};
 use crate::blocking;
 use crate::error::Error;
 use crate::service::Service;
-
-use super::checkout::For;
 use crate::workspace_locks::{Reading, Writing};
+
+use super::checkout::Purpose;
 
 /// The user and agent that a route names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +34,10 @@ pub(crate) struct Agent {
 impl Service {
     /// Opens the files of an agent, which need not be created first, and checks out its baselines.
     pub(crate) async fn open_agent(&self, by: &Principal, address: &Address) -> Result<Agent, Error> {
-        self.open_in_step(by, address, For::Changing).await
+        self.open_synced(by, address, Purpose::Changing).await
     }
 
-    async fn open_in_step(&self, by: &Principal, address: &Address, wanted: For) -> Result<Agent, Error> {
+    async fn open_synced(&self, by: &Principal, address: &Address, purpose: Purpose) -> Result<Agent, Error> {
         let (user, agent) = by.address(address)?;
         let owner = self.owner_of(&user, &agent).await?;
         let workspaces = &self.inner.workspaces;
@@ -47,13 +47,13 @@ impl Service {
         })
         .await?;
         let agent = Agent { user, agent, tree };
-        self.sync_agent(&agent, wanted).await?;
+        self.sync_agent(&agent, purpose).await?;
         Ok(agent)
     }
 
     /// Opens an agent under a read lock.
     pub(crate) async fn read_agent(&self, by: &Principal, address: &Address) -> Result<(Agent, Reading), Error> {
-        let agent = self.open_in_step(by, address, For::Reading).await?;
+        let agent = self.open_synced(by, address, Purpose::Reading).await?;
         let reading = self.inner.agent_locks.read(&agent.user, &agent.agent).await?;
         Ok((agent, reading))
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_ones_own_or_not_there() {
+    fn address_of_other_user_is_not_found() {
         let (user, agent): (UserId, AgentId) = ("u".parse().unwrap(), "a".parse().unwrap());
         let found = |holder: &Holder, user: Option<&str>, agent: &str| {
             let principal = Principal::new("t", holder.clone());

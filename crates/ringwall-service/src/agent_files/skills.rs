@@ -10,18 +10,17 @@ use std::io::{self, Seek, Write};
 use ringwall_workspace::{ArchiveLimits, LayeredSkill, SkillName, SkillSummary, SyncState, Usage};
 
 use crate::auth::principal::Principal;
-use crate::blocking;
+use crate::blocking::{self, detached};
+use crate::disk::{DiskReservation, MIB};
 use crate::error::Error;
 use crate::service::Service;
 
 use super::open::{Address, Agent};
 use super::upload::keep_for;
-use crate::blocking::detached;
-use crate::disk::DiskReservation;
 
-const MIB: u64 = 1024 * 1024;
 const TO_BASELINE: &str = "upload to the baseline";
-/// Where an uploaded skill goes.
+
+/// The layer that an upload changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SkillLayer {
     /// The user's own.
@@ -97,8 +96,7 @@ impl Service {
         let limits = self.archive_limits();
         let id = agent.agent.clone();
         let baselines = self.inner.baselines.clone();
-        let rewound = file.rewind();
-        rewound.map_err(|error| Error::runtime("read an upload", &error))?;
+        file.rewind().map_err(|error| Error::runtime("read an upload", &error))?;
         match layer {
             SkillLayer::Baseline => {
                 by.require_operator(TO_BASELINE)?;

@@ -9,12 +9,11 @@ use ringwall_workspace::{AgentPath, StagedFile, Usage};
 
 use crate::auth::principal::Principal;
 use crate::blocking;
-use crate::error::Error;
+use crate::disk::DiskReservation;
+use crate::error::{Error, ProblemKind};
 use crate::service::Service;
 
 use super::open::{Address, Agent};
-use crate::disk::DiskReservation;
-use crate::error::ProblemKind;
 
 #[derive(Debug)]
 pub struct Upload {
@@ -39,7 +38,7 @@ impl Service {
 
     /// Gives the file its name in `files/`, using only the last component, and returns its path.
     pub async fn finish_upload(&self, upload: Upload, file_name: &str) -> Result<String, Error> {
-        let path = place(file_name)?;
+        let path = stored_path(file_name)?;
         let Upload { agent, staged, written, mut room } = upload;
         let _writing = self.inner.agent_locks.write(&agent.user, &agent.agent).await?;
         blocking::in_place(|| {
@@ -78,7 +77,7 @@ pub(super) fn keep_for(room: &mut DiskReservation, length: u64) -> io::Result<()
     })
 }
 
-fn place(file_name: &str) -> Result<AgentPath, Error> {
+fn stored_path(file_name: &str) -> Result<AgentPath, Error> {
     let name = file_name.rsplit(['/', '\\']).next().unwrap_or_default();
     if matches!(name, "" | "." | "..") {
         return Err(Error::agent(ProblemKind::Invalid, "The uploaded file has no name."));
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_part_of_a_name_counts() {
+    fn uploaded_name_keeps_only_last_component() {
         for (given, expected) in [
             ("a.txt", "files/a.txt"),
             ("../../etc/passwd", "files/passwd"),
@@ -100,10 +99,10 @@ mod tests {
             ("a..b", "files/a..b"),
             ("SKILL.md", "files/SKILL.md"),
         ] {
-            assert_eq!(place(given).unwrap().plain(), expected);
+            assert_eq!(stored_path(given).unwrap().plain(), expected);
         }
         for given in ["", ".", "..", "a/", "a/..", "a\\", "a\0b", &"n".repeat(256)] {
-            assert_eq!(place(given).unwrap_err().code(), "INVALID_ARGUMENT", "{given:?}");
+            assert_eq!(stored_path(given).unwrap_err().code(), "INVALID_ARGUMENT", "{given:?}");
         }
     }
 }

@@ -147,7 +147,7 @@ impl Service {
     /// keep the service alive.
     pub(crate) fn expire_approvals(&self) {
         let (inner, open_approvals) = (Arc::downgrade(&self.inner), self.inner.open_approvals.clone());
-        let task = tokio::spawn(async move {
+        self.run_in_background(async move {
             loop {
                 let (due, next) = open_approvals.due(Instant::now());
                 if !due.is_empty() {
@@ -171,7 +171,6 @@ impl Service {
                 }
             }
         });
-        *self.inner.expirer.lock() = Some(task);
     }
 
     /// Closes a question without an answer, unless an answer was recorded first.

@@ -3,7 +3,6 @@
 pub(crate) mod digest_key;
 pub(crate) mod logins;
 pub(crate) mod origin;
-pub(crate) mod owner_token;
 pub(crate) mod principal;
 pub(crate) mod private_file;
 pub(crate) mod tickets;

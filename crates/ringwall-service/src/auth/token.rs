@@ -1,14 +1,25 @@
 //! Tokens: creation and recording. Only the hash of a token is stored.
+//!
+//! The first token is the owner's, in the file `owner.token` of the data directory. Anyone who can
+//! read that directory controls the server anyway. An existing file is not changed; if its token is
+//! not in the database, because the database is new, the token is added.
+
+use std::path::Path;
 
 use ringwall_ids::{TokenId, random_digits};
 use ringwall_record::{Database, Digest, HeadKey, Holder, Store, Timestamp, Token};
 
+use crate::auth::private_file;
+use crate::blocking;
 use crate::error::Error;
 use crate::time::now;
 
 const PREFIX: &str = "rw_";
 /// The recorded author of tokens created on the command line.
 const COMMAND_LINE: &str = "command_line";
+/// The file of the owner's token, and the recorded author of that token.
+const OWNER_FILE: &str = "owner.token";
+const FIRST_START: &str = "first_start";
 
 /// A request for a new token.
 #[derive(Debug, Clone)]
@@ -37,7 +48,7 @@ pub(crate) async fn create(store: &Store, new: NewToken, by: &str) -> Result<(To
 }
 
 /// Records `text` as a valid token.
-pub(crate) async fn record_text(store: &Store, text: &str, new: NewToken, by: &str) -> Result<Token, Error> {
+async fn record_text(store: &Store, text: &str, new: NewToken, by: &str) -> Result<Token, Error> {
     let id = TokenId::random()?;
     let created_at = now();
     let token = ringwall_record::NewToken {
@@ -59,4 +70,31 @@ pub(crate) async fn record_text(store: &Store, text: &str, new: NewToken, by: &s
         expires_at: new.expires_at,
         revoked_at: None,
     })
+}
+
+/// Reads or creates the owner's token and returns its hash.
+pub(crate) async fn ensure_owner_token(store: &Store, data: &Path) -> Result<Digest, Error> {
+    let failed = |source: std::io::Error| {
+        Error::start("read or write the owner's token, owner.token in the data directory")(source.into())
+    };
+    let new = || NewToken { holder: Holder::Owner, label: Some(OWNER_FILE.to_owned()), expires_at: None };
+    let path = data.join(OWNER_FILE);
+    // An empty file counts as missing; otherwise an empty token would have the rights of the owner.
+    match blocking::in_place(|| private_file::read(&path).map_err(failed)).await? {
+        Some(text) => {
+            let hash = Digest::of(text.as_bytes());
+            if store.token_by_hash(&hash).await?.is_none() {
+                record_text(store, &text, new(), FIRST_START).await?;
+            }
+            Ok(hash)
+        }
+        None => {
+            // Recorded before the file is written, so that the file never contains a token that is
+            // not accepted.
+            let (_, text) = create(store, new(), FIRST_START).await?;
+            let hash = Digest::of(text.as_bytes());
+            blocking::in_place(|| private_file::write(&path, &text).map_err(failed)).await?;
+            Ok(hash)
+        }
+    }
 }

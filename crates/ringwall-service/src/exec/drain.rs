@@ -33,13 +33,11 @@ impl Service {
         }
         // A browser in a paused box cannot react to a close request; it ends with its box.
         tokio::join!(self.inner.browsers.close(&self.inner.store), self.inner.boxes.stop());
-        for task in [&self.inner.pruner, &self.inner.expirer, &self.inner.observer, &self.inner.measurer] {
-            let task = task.lock().take();
-            if let Some(task) = task {
-                task.abort();
-                // After this the task holds no reference to the server.
-                let _ = task.await;
-            }
+        let background = std::mem::take(&mut *self.inner.background.lock());
+        for task in background {
+            task.abort();
+            // After this the task holds no reference to the server.
+            let _ = task.await;
         }
         self.expire_pending_approvals(STOPPED).await;
         self.inner.store.close().await;

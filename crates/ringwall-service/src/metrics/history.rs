@@ -32,30 +32,31 @@ pub struct Minute {
 }
 
 impl Minute {
-    fn see(&mut self, seen: &Going) {
-        self.running = self.running.max(seen.running);
-        self.waiting = self.waiting.max(seen.waiting);
-        self.asking = self.asking.max(seen.asking);
+    fn raise_to(&mut self, load: &Load) {
+        self.running = self.running.max(load.running);
+        self.waiting = self.waiting.max(load.waiting);
+        self.asking = self.asking.max(load.asking);
     }
 }
 
-/// A sample of current work.
+/// A sample of current work: execs that run and wait, and open approvals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Going {
+pub(crate) struct Load {
     pub(crate) running: u32,
     pub(crate) waiting: u32,
     pub(crate) asking: u32,
 }
 
+/// A sample of the load of each user and of the number of boxes.
 #[derive(Debug, Default)]
-pub(crate) struct Now {
-    pub(crate) of: HashMap<UserId, Going>,
+pub(crate) struct LoadByUser {
+    pub(crate) users: HashMap<UserId, Load>,
     pub(crate) boxes: u32,
 }
 
-impl Now {
-    pub(crate) fn sum(&self) -> Going {
-        self.of.values().fold(Going::default(), |sum, one| Going {
+impl LoadByUser {
+    pub(crate) fn sum(&self) -> Load {
+        self.users.values().fold(Load::default(), |sum, one| Load {
             running: sum.running + one.running,
             waiting: sum.waiting + one.waiting,
             asking: sum.asking + one.asking,
@@ -63,26 +64,27 @@ impl Now {
     }
 }
 
+/// One minute since 1970, in total and by user.
 #[derive(Debug, Default)]
-struct Kept {
+struct MinuteByUser {
     number: i64,
     all: Minute,
-    of: HashMap<UserId, Minute>,
+    users: HashMap<UserId, Minute>,
 }
 
-impl Kept {
+impl MinuteByUser {
     fn of(&mut self, user: &UserId) -> Option<&mut Minute> {
-        if self.of.len() >= MAX_USERS && !self.of.contains_key(user) {
+        if self.users.len() >= MAX_USERS && !self.users.contains_key(user) {
             return None;
         }
-        Some(self.of.entry(user.clone()).or_default())
+        Some(self.users.entry(user.clone()).or_default())
     }
 }
 
-/// The newest minutes, each with its number since 1970.
+/// The newest minutes, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    minutes: VecDeque<Kept>,
+    minutes: VecDeque<MinuteByUser>,
 }
 
 impl History {
@@ -98,13 +100,13 @@ impl History {
         minute.of(user).map(count);
     }
 
-    pub(crate) fn seen(&mut self, at: Timestamp, seen: &Now) {
+    pub(crate) fn sampled(&mut self, at: Timestamp, sample: &LoadByUser) {
         let minute = self.minute(at);
-        minute.all.see(&seen.sum());
-        minute.all.boxes = minute.all.boxes.max(seen.boxes);
-        for (user, going) in &seen.of {
+        minute.all.raise_to(&sample.sum());
+        minute.all.boxes = minute.all.boxes.max(sample.boxes);
+        for (user, load) in &sample.users {
             if let Some(own) = minute.of(user) {
-                own.see(going);
+                own.raise_to(load);
             }
         }
     }
@@ -118,7 +120,7 @@ impl History {
         for kept in &self.minutes {
             let counted = match whose {
                 None => kept.all,
-                Some(user) => kept.of.get(user).copied().unwrap_or_default(),
+                Some(user) => kept.users.get(user).copied().unwrap_or_default(),
             };
             if let Some(place) = usize::try_from(kept.number - first).ok().and_then(|index| hour.get_mut(index)) {
                 *place = Minute { at: place.at, boxes: kept.all.boxes, ..counted };
@@ -128,13 +130,13 @@ impl History {
     }
 
     /// The minute of a time. After the clock was set back, the newest minute is used.
-    fn minute(&mut self, at: Timestamp) -> &mut Kept {
+    fn minute(&mut self, at: Timestamp) -> &mut MinuteByUser {
         let number = at.milliseconds() / MINUTE;
         if self.minutes.back().is_none_or(|newest| newest.number < number) {
             while self.minutes.len() >= HOUR {
                 self.minutes.pop_front();
             }
-            self.minutes.push_back(Kept { number, ..Kept::default() });
+            self.minutes.push_back(MinuteByUser { number, ..MinuteByUser::default() });
         }
         let newest = self.minutes.len() - 1;
         &mut self.minutes[newest]
@@ -153,10 +155,10 @@ mod tests {
         name.parse().unwrap()
     }
 
-    fn now(name: &str, running: u32, boxes: u32) -> Now {
-        let going = Going { running, waiting: 2 * running, asking: 1 };
-        Now {
-            of: HashMap::from([(user(name), going), (user("other"), Going { running: 1, ..Going::default() })]),
+    fn now(name: &str, running: u32, boxes: u32) -> LoadByUser {
+        let load = Load { running, waiting: 2 * running, asking: 1 };
+        LoadByUser {
+            users: HashMap::from([(user(name), load), (user("other"), Load { running: 1, ..Load::default() })]),
             boxes,
         }
     }
@@ -169,7 +171,7 @@ mod tests {
         }
         history.ended(at(100, 59), &user("bob"), Status::Succeeded);
         for (second, running) in [(5, 1), (10, 3), (15, 2)] {
-            history.seen(at(100, second), &now("ann", running, 4));
+            history.sampled(at(100, second), &now("ann", running, 4));
         }
         history.ended(at(102, 0), &user("ann"), Status::Succeeded);
         let all = history.hour(at(103, 0), None);
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_is_kept_and_no_more_users_than_can_be() {
+    fn history_keeps_one_hour_and_limited_users() {
         let mut history = History::default();
         for minute in 0..200 {
             history.ended(at(minute, 0), &user("ann"), Status::Succeeded);
@@ -203,6 +205,6 @@ mod tests {
             history.ended(at(200, 0), &user(&format!("u{number}")), Status::Succeeded);
         }
         let newest = history.minutes.back().unwrap();
-        assert_eq!((newest.of.len(), newest.all.ended_well), (MAX_USERS, 2 * MAX_USERS as u32));
+        assert_eq!((newest.users.len(), newest.all.ended_well), (MAX_USERS, 2 * MAX_USERS as u32));
     }
 }

@@ -2,9 +2,8 @@
 
 mod history;
 
-pub(crate) use history::Going;
 pub use history::Minute;
-pub(crate) use history::Now;
+pub(crate) use history::{Load, LoadByUser};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,8 +61,8 @@ impl Counters {
         held.history.ended(now(), user, status);
     }
 
-    pub(crate) fn seen(&self, seen: &Now) {
-        self.lock().history.seen(now(), seen);
+    pub(crate) fn sampled(&self, load: &LoadByUser) {
+        self.lock().history.sampled(now(), load);
     }
 
     /// The last hour, and the mean start time of boxes.

@@ -1,4 +1,4 @@
-//! Showing and changing the settings while the server runs. A change is merged into the stored document, saved and applied.
+//! Shows and changes the settings while the server runs. A change is merged into the stored document, saved and applied.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::settings::{PinnedSettings, Settings, SettingsView, SkillNames, Webhoo
 use crate::time::now;
 
 impl Service {
-    /// Where approvals are told, if that is anywhere.
+    /// The receiver of approval messages, if configured.
     pub fn webhook(&self) -> Option<Webhook> {
         self.settings_now().approvals.webhook()
     }
@@ -26,15 +26,15 @@ impl Service {
         SettingsView::new(&self.settings_now(), &self.inner.pinned)
     }
 
-    /// Merges into what is set, saves, and applies. Gives all settings as they then are.
+    /// Merges the patch into the settings, saves and applies them. Returns all settings.
     pub async fn change_settings(&self, by: &Principal, patch: Value) -> Result<SettingsView, Error> {
         by.require_operator("change the settings")?;
         let pinned = &self.inner.pinned;
         loop {
             // Another process may have saved meanwhile, so the change is merged into the stored document.
             let current = Settings::load(&self.inner.store, pinned).await?;
-            // What GET answered, sent back unchanged. Storing it would set each limit's default for all doors, whose own
-            // defaults differ.
+            // The unchanged answer of GET is not stored: it holds a default for each limit, and the routes have
+            // different defaults.
             let shown = SettingsView::new(&current, pinned)?;
             if patch == json!(shown) {
                 return Ok(shown);
@@ -47,7 +47,7 @@ impl Service {
                 Saved::Recorded { version } => {
                     changed.version = version;
                     let applied = self.apply(changed);
-                    // How sessions are treated may be another now.
+                    // The rules of sessions may have changed.
                     self.review_approvals();
                     return SettingsView::new(&applied, pinned);
                 }
@@ -55,7 +55,7 @@ impl Service {
         }
     }
 
-    /// The newest version stays, in whatever order two changes get here.
+    /// Applies the settings unless newer ones are in force: two changes may get here in any order.
     fn apply(&self, changed: Settings) -> Arc<Settings> {
         let default = self.default_spec(&changed);
         let mut settings = self.inner.settings.write();
@@ -67,7 +67,7 @@ impl Service {
         }
         let applied = settings.clone();
         drop(settings);
-        // They read what was just written.
+        // Reads the new settings, so the lock must be free.
         self.inner.browsers.reconsider();
         applied
     }
@@ -86,7 +86,7 @@ fn change(current: &Settings, patch: &Value, pinned: &PinnedSettings) -> Result<
             return Err(Error::invalid(format!("{name}: read-only; leave it out, or send what GET /settings answers")));
         }
     }
-    pinned.warm_box(&mut patch, &in_force)?;
+    pinned.remove_unchangeable(&mut patch, &in_force)?;
     let mut document = current.document.clone();
     merge(&mut document, &patch);
     let alone = Settings::read(current.version, document, &PinnedSettings::default())?;
@@ -118,10 +118,10 @@ mod tests {
         let settings = Settings::read(1, stored, &pinned).unwrap();
         let shown = json!(SettingsView::new(&settings, &pinned).unwrap());
         assert_eq!(shown["sandbox"]["limits"]["timeout_ms"], 5000);
-        assert_eq!(shown["sandbox"]["limits"]["memory_mb"], 64, "what is fixed stands over what is stored");
+        assert_eq!(shown["sandbox"]["limits"]["memory_mb"], 64, "a pinned value overrides the stored one");
         assert_eq!(shown["fixed"], json!(["sandbox.limits.memory_mb"]));
         let (document, version) = change(&settings, &shown, &pinned).unwrap();
-        assert_eq!(document["sandbox"]["limits"]["memory_mb"], 128, "what is fixed is not stored");
+        assert_eq!(document["sandbox"]["limits"]["memory_mb"], 128, "a pinned value is not stored");
         let again = Settings::read(version, document, &pinned).unwrap();
         assert_eq!(json!(SettingsView::new(&again, &pinned).unwrap()), shown);
     }
@@ -143,8 +143,8 @@ mod tests {
         ];
         assert_eq!(settings.ignored, expected);
         assert_eq!(
-            (settings.sandbox.docker.cli_path, settings.skills.root, settings.sandbox.runtime_mode),
-            (None, None, None)
+            (&settings.sandbox.docker.cli_path, &settings.skills.root, &settings.sandbox.runtime_mode),
+            (&None, &None, &None)
         );
         let kept = json!({"sandbox": {"docker": {"image": "tools:1"}}, "skills": {"entries_max": 7}, "approvals": {}});
         assert_eq!(settings.document, kept);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_neither_shown_nor_stored() {
+    fn secret_setting_is_neither_shown_nor_stored() {
         let mut pinned = PinnedSettings::default();
         pinned.set("approvals.webhook_url", "https://hooks.example/x", Source::Environment).unwrap();
         pinned.set(WEBHOOK_SECRET, "hunter2", Source::Environment).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_is_shown_can_be_fixed() {
+    fn every_shown_key_can_be_pinned() {
         let settings = Settings::read(0, json!({}), &PinnedSettings::default()).unwrap();
         let mut shown = BTreeSet::new();
         leaves(&json!(SettingsView::new(&settings, &PinnedSettings::default()).unwrap()), "", &mut shown);

@@ -10,23 +10,26 @@ use ringwall_executor::aio_service::AioService;
 use ringwall_executor::docker::Runtime;
 use ringwall_executor::{Ending, Options};
 use ringwall_ids::{AgentId, ExecId, UserId};
-use ringwall_policy::{Layer, LayerName, ProjectAccess, ProjectMounts, Request, Root, Verdict, decide};
+use ringwall_policy::{
+    Layer, LayerName, ProjectAccess, ProjectMounts, Request, Root, Verdict, Workspace, decide, profile,
+};
 use ringwall_record::Holder;
 
 use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::error::causes;
 use crate::exec::spec::{Backend, GvisorHome};
-use crate::health::{Availability, Backends, Health, Looked, WritableCheck, platform};
+use crate::health::{Availability, Backends, Health, LastCheck, WritableCheck, platform};
 use crate::service::Service;
+use crate::settings::layers;
 
 /// The user and agent of probe boxes.
 const PROBER: &str = "ringwall-probe";
 /// Time limit of a probe box, which does almost nothing.
-const CASE: Duration = Duration::from_secs(30);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for the AIO service, because other requests wait for this check.
-const SERVICE: Duration = Duration::from_secs(2);
+const AIO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
@@ -41,81 +44,55 @@ pub(crate) enum ProbeError {
     Files(#[from] ringwall_workspace::Error),
     #[error(transparent)]
     Policy(#[from] ringwall_policy::Error),
-    #[error("the policy does not allow a trial: {0}")]
+    #[error("the policy does not allow the test box: {0}")]
     Refused(String),
-    #[error("the trial ended with {0:?}")]
+    #[error("the test box ended with {0:?}")]
     Ended(Ending),
-    #[error("the trial did not end within {} seconds", CASE.as_secs())]
+    #[error("the test box did not end within {} seconds", PROBE_TIMEOUT.as_secs())]
     Hung,
 }
 
 impl Service {
-    /// Contract 003's health; with `probe`, after a test box in each available backend.
+    /// The health report; with `probe`, after a test box in each available backend.
     pub async fn health(&self, by: &Principal, probe: bool) -> Health {
-        let health = self.looked(probe).await;
+        let health = self.current_health(probe).await;
         match by.holder() {
             Holder::Owner | Holder::Operator => health,
             Holder::User(_) | Holder::Agent(..) => health.without_paths(),
         }
     }
 
-    async fn looked(&self, probe: bool) -> Health {
+    /// The result of a check that started after this call, by this or a concurrent request.
+    async fn current_health(&self, probe: bool) -> Health {
         let asked = Instant::now();
-        let mut last = self.inner.looked.lock().await;
-        if let Some(looked) = last.as_ref()
-            && looked.begun >= asked
-            && (looked.probe || !probe)
-        {
-            return looked.health.clone();
+        let mut last = self.inner.last_check.lock().await;
+        if let Some(check) = last.as_ref().filter(|check| check.begun >= asked && (check.probe || !probe)) {
+            return check.health.clone();
         }
         let begun = Instant::now();
-        let health = self.look(probe).await;
-        *last = Some(Looked { begun, probe, health: health.clone() });
+        let health = self.check_health(probe).await;
+        *last = Some(LastCheck { begun, probe, health: health.clone() });
         health
     }
 
-    async fn look(&self, probe: bool) -> Health {
+    async fn check_health(&self, probe: bool) -> Health {
         let docker = self.inner.backends.docker.probe().await;
+        let gvisor = self.inner.backends.executor.gvisor().map(drop).or_else(|here| {
+            let there = docker.available(Runtime::Gvisor).map(drop);
+            there.map_err(|there| format!("{here}, and as docker's runtime: {there}"))
+        });
         let mut backends = Backends {
             native: Availability::of(Ok(())),
             docker: Availability::of(docker.available(Runtime::Default).map(drop)),
-            gvisor: Availability::of(match self.inner.backends.executor.gvisor() {
-                Ok(_) => Ok(()),
-                Err(here) => {
-                    let there = docker.available(Runtime::Gvisor).map(drop);
-                    there.map_err(|there| format!("{here}, and as docker's runtime: {there}"))
-                }
-            }),
+            gvisor: Availability::of(gvisor),
         };
         if probe {
-            for backend in Backend::ALL {
-                let availability = match backend {
-                    Backend::Native => &mut backends.native,
-                    Backend::Docker => &mut backends.docker,
-                    Backend::Gvisor => &mut backends.gvisor,
-                    // Checked below.
-                    Backend::Aio | Backend::AioService => continue,
-                };
-                if availability.available {
-                    let trial = async {
-                        match backend {
-                            Backend::Native | Backend::Aio | Backend::AioService => self.try_native().await,
-                            Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
-                                self.try_in_project(backend, Root::Host).await
-                            }
-                            Backend::Docker | Backend::Gvisor => {
-                                let image = self.settings_now().image.clone();
-                                self.try_in_project(backend, Root::Docker(image)).await
-                            }
-                        }
-                    };
-                    let tried = tokio::time::timeout(CASE, trial).await.unwrap_or(Err(ProbeError::Hung));
-                    *availability = Availability::of(tried.map_err(|error| causes(&error)));
-                }
-            }
+            self.probe_box(Backend::Native, &mut backends.native).await;
+            self.probe_box(Backend::Docker, &mut backends.docker).await;
+            self.probe_box(Backend::Gvisor, &mut backends.gvisor).await;
         }
         let aio_service = match &self.inner.aio {
-            Some(assigned) => Some(Availability::of(answers(&assigned.service).await)),
+            Some(assigned) => Some(Availability::of(check_aio(&assigned.service).await)),
             None => None,
         };
         let root = &self.inner.workspace_root;
@@ -146,18 +123,35 @@ impl Service {
         WritableCheck { ok: error.is_none(), error }
     }
 
-    /// Runs a native box that does nothing.
-    pub(crate) async fn try_native(&self) -> Result<(), ProbeError> {
-        let running = self
-            .inner
-            .backends
-            .executor
-            .start(grant(Root::Host, ringwall_policy::Workspace::Private)?, Options::default())
-            .await?;
-        ended(running.wait().await?.ending)
+    /// Runs a box that does nothing, if the backend is available, and stores the result.
+    async fn probe_box(&self, backend: Backend, availability: &mut Availability) {
+        if !availability.available {
+            return;
+        }
+        let probe = async {
+            match backend {
+                Backend::Native | Backend::Aio | Backend::AioService => self.try_native().await,
+                Backend::Gvisor if self.inner.gvisor_home() == GvisorHome::Host => {
+                    self.try_in_project(backend, Root::Host).await
+                }
+                Backend::Docker | Backend::Gvisor => {
+                    let image = self.settings_now().image.clone();
+                    self.try_in_project(backend, Root::Docker(image)).await
+                }
+            }
+        };
+        let probed = tokio::time::timeout(PROBE_TIMEOUT, probe).await.unwrap_or(Err(ProbeError::Hung));
+        *availability = Availability::of(probed.map_err(|error| causes(&error)));
     }
 
-    /// The same for backends that need a project; uses one of the server's own.
+    /// Runs a native box that does nothing.
+    pub(crate) async fn try_native(&self) -> Result<(), ProbeError> {
+        let grant = grant(Root::Host, Workspace::Private)?;
+        let running = self.inner.backends.executor.start(grant, Options::default()).await?;
+        succeeded(running.wait().await?.ending)
+    }
+
+    /// The same on a backend that needs a project; uses a project of the server's own.
     async fn try_in_project(&self, backend: Backend, root: Root) -> Result<(), ProbeError> {
         let (user, agent): (UserId, AgentId) = (PROBER.parse()?, PROBER.parse()?);
         let owner = self.owner_of(&user, &agent).await?;
@@ -178,26 +172,26 @@ impl Service {
             access: ProjectAccess::WIDEST,
             owner: ringwall_policy::Owner::new(owner.uid, owner.gid)?,
         };
-        let tried = async {
-            let grant = grant(root, ringwall_policy::Workspace::Project(Box::new(mounts)))?;
+        let result = async {
+            let grant = grant(root, Workspace::Project(Box::new(mounts)))?;
             let started = self.inner.start_single_use(backend, grant, exec_id.as_str()).await?;
-            ended(started.wait().await?.ending)
-        };
-        let tried = tried.await;
+            succeeded(started.wait().await?.ending)
+        }
+        .await;
         blocking::in_place(move || Ok(project.remove_artifacts(files.exec())?)).await?;
-        tried
+        result
     }
 }
 
-async fn answers(service: &AioService) -> Result<(), String> {
-    match tokio::time::timeout(SERVICE, service.info()).await {
+async fn check_aio(service: &AioService) -> Result<(), String> {
+    match tokio::time::timeout(AIO_TIMEOUT, service.info()).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(format!("{error}; {}", error.hint())),
-        Err(_) => Err(format!("the AIO service did not answer within {} s", SERVICE.as_secs())),
+        Err(_) => Err(format!("the AIO service did not answer within {} s", AIO_TIMEOUT.as_secs())),
     }
 }
 
-fn grant(root: Root, workspace: ringwall_policy::Workspace) -> Result<ringwall_policy::Grant, ProbeError> {
+fn grant(root: Root, workspace: Workspace) -> Result<ringwall_policy::Grant, ProbeError> {
     let request = Request {
         argv: vec!["true".into()],
         env: Default::default(),
@@ -206,17 +200,14 @@ fn grant(root: Root, workspace: ringwall_policy::Workspace) -> Result<ringwall_p
         workspace,
         read_only: Vec::new(),
     };
-    match decide(
-        &request,
-        &crate::settings::layers(ringwall_policy::profile::EXECS, Layer::new(LayerName::Settings), Vec::new()),
-    ) {
+    match decide(&request, &layers(profile::EXECS, Layer::new(LayerName::Settings), Vec::new())) {
         Verdict::Allow(grant) => Ok(grant),
         Verdict::Deny(denial) => Err(ProbeError::Refused(denial.message)),
         Verdict::Ask(_) => Err(ProbeError::Refused("it asks for approval".to_owned())),
     }
 }
 
-fn ended(ending: Ending) -> Result<(), ProbeError> {
+fn succeeded(ending: Ending) -> Result<(), ProbeError> {
     match ending {
         Ending::Exited(0) => Ok(()),
         other => Err(ProbeError::Ended(other)),

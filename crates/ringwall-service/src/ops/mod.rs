@@ -3,6 +3,5 @@
 pub(crate) mod audit;
 mod change_settings;
 pub(crate) mod health;
-pub(crate) mod metrics;
 pub(crate) mod overview;
 pub(crate) mod prune;

@@ -1,4 +1,4 @@
-//! What goes on in a server now and in its last hour, for its operators or for one user.
+//! Current work of the server and the last hour of it, for operators or for one user; metrics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::auth::principal::Principal;
-use crate::metrics::{Going, Minute, Now};
+use crate::metrics::{Load, LoadByUser, Metrics, Minute};
 use crate::service::{Inner, Service};
 
 /// Sampling interval of current work.
-const LOOK: Duration = Duration::from_secs(5);
+const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Overview {
@@ -32,46 +32,56 @@ pub struct Overview {
 }
 
 impl Inner {
-    fn going_on(&self) -> Now {
-        let mut of: HashMap<UserId, Going> = HashMap::new();
+    fn load(&self) -> LoadByUser {
+        let mut users: HashMap<UserId, Load> = HashMap::new();
         for (user, (running, waiting)) in self.turns.counts_by_user() {
-            of.insert(user, Going { running, waiting, asking: 0 });
+            users.insert(user, Load { running, waiting, asking: 0 });
         }
         for (user, asking) in self.open_approvals.counts_by_user() {
-            of.entry(user).or_default().asking = asking;
+            users.entry(user).or_default().asking = asking;
         }
-        Now { of, boxes: self.boxes.figures().total }
+        LoadByUser { users, boxes: self.boxes.figures().total }
     }
 }
 
 impl Service {
+    /// Counters of the box pool.
+    pub fn pool(&self) -> ringwall_executor::pool::Figures {
+        self.inner.boxes.figures()
+    }
+
+    pub fn metrics(&self) -> Metrics {
+        let (running, waiting) = self.inner.turns.counts();
+        let (ended, set_up) = self.inner.counters.totals();
+        Metrics { ended, running, waiting, set_up, warm_boxes: self.pool().warm_boxes }
+    }
+
     pub fn overview(&self, by: &Principal) -> Overview {
         let whose = match by.holder() {
             Holder::Owner | Holder::Operator => None,
             Holder::User(user) | Holder::Agent(user, _) => Some(user),
         };
-        let now = self.inner.going_on();
-        self.inner.counters.seen(&now);
-        let Going { running, waiting, asking } = match whose {
-            None => now.sum(),
-            Some(user) => now.of.get(user).copied().unwrap_or_default(),
+        let load = self.inner.load();
+        self.inner.counters.sampled(&load);
+        let Load { running, waiting, asking } = match whose {
+            None => load.sum(),
+            Some(user) => load.users.get(user).copied().unwrap_or_default(),
         };
         let (minutes, set_up) = self.inner.counters.hour(whose);
         Overview { running, waiting, asking, set_up_ms: set_up.map(|mean| mean.as_secs_f64() * 1000.0), minutes }
     }
 
     /// Samples current work until the server is gone. Holds a reference only while it samples.
-    pub(crate) fn observe(&self) {
+    pub(crate) fn sample_load(&self) {
         let inner = Arc::downgrade(&self.inner);
-        let task = tokio::spawn(async move {
-            let mut looks = tokio::time::interval(LOOK);
-            looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        self.run_in_background(async move {
+            let mut samples = tokio::time::interval(SAMPLE_PERIOD);
+            samples.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
             loop {
-                looks.tick().await;
+                samples.tick().await;
                 let Some(inner) = inner.upgrade() else { return };
-                inner.counters.seen(&inner.going_on());
+                inner.counters.sampled(&inner.load());
             }
         });
-        *self.inner.observer.lock() = Some(task);
     }
 }

@@ -14,6 +14,7 @@ use ringwall_ids::ExecId;
 use ringwall_record::{ExecSummary, Keep, Limit, Timestamp};
 use tokio::time::MissedTickBehavior;
 
+use crate::agent_files::Freed;
 use crate::error::{Error, causes};
 use crate::service::Service;
 use crate::time::{milliseconds, now};
@@ -24,7 +25,7 @@ const BATCH: u64 = 100;
 /// The author of removals in the record.
 const BY: &str = "retention";
 
-/// What one run removed.
+/// Numbers of objects that one run removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     pub execs: u64,
@@ -49,8 +50,8 @@ impl Service {
         }
         let freed = tried("free unused space", self.remove_garbage(at, ringwall_workspace::GcMode::Remove).await)?;
         if freed.files > 0 {
-            let crate::agent_files::Freed { sessions, strays, baseline_versions, bytes, .. } = freed;
-            tracing::info!(sessions, strays, baseline_versions, bytes, "gave back room that nobody used");
+            let Freed { sessions, strays, baseline_versions, bytes, .. } = freed;
+            tracing::info!(sessions, strays, baseline_versions, bytes, "freed unused disk space");
         }
         Ok(pruned)
     }
@@ -92,18 +93,19 @@ impl Service {
     /// Holds the service only during a run, so dropping its last handle ends it.
     pub(crate) fn prune_on_schedule(&self) {
         let inner = Arc::downgrade(&self.inner);
-        let task = tokio::spawn(every_hour(async move || {
+        self.run_in_background(every_hour(async move || {
             let Some(inner) = inner.upgrade() else { return ControlFlow::Break(()) };
             let service = Service { inner };
             match service.prune(now()).await {
                 Ok(pruned) if pruned == Pruned::default() => {}
-                Ok(Pruned { execs, entries }) => tracing::info!(execs, entries, "removed what is no longer kept"),
+                Ok(Pruned { execs, entries }) => {
+                    tracing::info!(execs, entries, "removed data older than the retention period")
+                }
                 Err(_) => return ControlFlow::Break(()),
             }
             service.end_orphaned_boxes().await;
             ControlFlow::Continue(())
         }));
-        *self.inner.pruner.lock() = Some(task);
     }
 }
 
@@ -160,12 +162,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_round_at_once_and_then_every_hour() {
+    async fn retention_runs_at_once_and_every_hour() {
         assert_eq!(rounds(Duration::from_secs(60)).await, [0, HOUR, 2 * HOUR, 3 * HOUR]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_round_is_not_made_up_for() {
+    async fn retention_after_long_run_skips_missed_runs() {
         let rounds = rounds(Duration::from_secs(3 * HOUR)).await;
         assert_eq!(rounds, [0, HOUR, 4 * HOUR, 5 * HOUR]);
     }

@@ -48,8 +48,8 @@ impl Service {
     /// tokens for users and agents, owners for all roles.
     pub async fn create_token(&self, by: &Principal, new: NewToken) -> Result<(Token, String), Error> {
         match new.holder {
-            Holder::Owner | Holder::Operator => by.require_owner("make a token of this role")?,
-            Holder::User(_) | Holder::Agent(..) => by.require_operator("make tokens")?,
+            Holder::Owner | Holder::Operator => by.require_owner("create a token of this role")?,
+            Holder::User(_) | Holder::Agent(..) => by.require_operator("create tokens")?,
         }
         token::create(&self.inner.store, new, by.caller()).await
     }

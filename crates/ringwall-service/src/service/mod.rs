@@ -26,19 +26,16 @@ use crate::auth::digest_key::DigestKey;
 use crate::auth::logins::Logins;
 use crate::auth::principal::Principal;
 use crate::auth::tickets::Tickets;
-use crate::boxes::SessionGates;
 use crate::boxes::browser::Browsers;
-use crate::boxes::{BoxBackends, BoxPool};
+use crate::boxes::{BoxBackends, BoxPool, SessionGates};
 use crate::disk::Quotas;
 use crate::error::Error;
 use crate::exec::assess::Assessors;
 use crate::exec::queue::Turns;
 use crate::exec::registry::Registry;
-use crate::health::Looked;
+use crate::health::LastCheck;
 use crate::metrics::Counters;
-use crate::settings::AssignedService;
-use crate::settings::PinnedSettings;
-use crate::settings::Settings;
+use crate::settings::{AssignedService, PinnedSettings, Settings};
 use crate::skills::Skills;
 use crate::time::now;
 use crate::workspace_locks::Locks;
@@ -87,18 +84,12 @@ pub(crate) struct Inner {
     pub(crate) agent_boxes: Locks,
     pub(crate) quotas: Quotas,
     pub(crate) assessors: Assessors,
-    pub(crate) looked: tokio::sync::Mutex<Option<Looked>>,
+    pub(crate) last_check: tokio::sync::Mutex<Option<LastCheck>>,
     /// The last state of Docker and when it was checked.
     pub(crate) docker_seen: tokio::sync::Mutex<Option<(Instant, Arc<DockerState>)>>,
     pub(crate) uids: Mutex<HashMap<(UserId, AgentId), u32>>,
-    /// The retention task.
-    pub(crate) pruner: Mutex<Option<JoinHandle<()>>>,
-    /// The task that measures files written in session boxes between execs.
-    pub(crate) measurer: Mutex<Option<JoinHandle<()>>>,
-    /// The task that expires unanswered questions.
-    pub(crate) expirer: Mutex<Option<JoinHandle<()>>>,
-    /// The task that samples current work for the metrics.
-    pub(crate) observer: Mutex<Option<JoinHandle<()>>>,
+    /// Tasks that run until the server stops: retention, disk checks, expiry of approvals, metrics.
+    pub(crate) background: Mutex<Vec<JoinHandle<()>>>,
     /// The lock of the data directory, held while the server runs: one server per data directory.
     pub(crate) _lock: Arc<File>,
 }
@@ -137,6 +128,11 @@ impl Service {
 
     pub(crate) fn settings_now(&self) -> Arc<Settings> {
         self.inner.settings.read().clone()
+    }
+
+    /// Runs `task` until it ends or the server stops.
+    pub(crate) fn run_in_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.inner.background.lock().push(tokio::spawn(task));
     }
 
     /// The recorded exec, if the caller may see it.

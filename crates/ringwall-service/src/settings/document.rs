@@ -3,6 +3,7 @@
 //! A document is validated before it is saved, so a stored one can always be applied. When it is
 //! read, keys are dropped that only start-up configuration may set.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,18 +11,17 @@ use ringwall_executor::aio_service::AioService;
 use ringwall_executor::docker::DockerSettings;
 use ringwall_executor::docker::paths::{self, Platform, Roots, RuntimeMode, WorkspaceRoot};
 use ringwall_policy::{
-    ApprovalTimeoutSeconds, AuditRetentionDays, CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage,
-    ExecRetentionDays, HostView, Isolation, Layer, LayerName, NetList, NetMode, NetRequest, PoolAcquireSeconds,
-    PoolIdleSeconds, PoolMax, PoolMaxUses, PoolMin, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode,
-    SessionMaxMb, SessionRetentionHours, SkillEntriesMax, UnknownHost, UnpackedMaxMb, UploadMaxMb, check_settings,
+    ApprovalTimeoutSeconds, AuditRetentionDays, BrowserIdleSeconds, BrowserMax, BrowserMemoryMb, BrowserPids, Ceilings,
+    CommandLists, ConcurrentExecs, ConcurrentExecsPerUser, DockerImage, ExecRetentionDays, ExternalMode, HostView,
+    Isolation, Layer, LayerName, Layers, Limits, NetList, NetMode, NetRequest, PoolAcquireSeconds, PoolIdleSeconds,
+    PoolMax, PoolMaxUses, PoolMin, QueuedExecs, QuotaFiles, QuotaMb, Secret, SecurityMode, SessionMaxMb,
+    SessionRetentionHours, SkillEntriesMax, UnknownHost, UnpackedMaxMb, UploadMaxMb, check_settings, profile,
 };
 use ringwall_record::{Confirmation, Store};
-use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
 use super::aio::AioPart;
-use super::browser::BrowserPart;
-use super::mcp::McpPart;
 use super::pinned::{PinnedSettings, remove_start_up_keys};
 use crate::error::Error;
 
@@ -38,7 +38,24 @@ pub(crate) struct Settings {
     pub(crate) document: Value,
     /// Start-up-only keys that the stored document held. The next change saves a document without them.
     pub(crate) ignored: Vec<String>,
+    /// The policy layer of the operator's limits and network.
     pub(crate) operator: Layer,
+    pub(crate) image: DockerImage,
+    parts: Parts,
+}
+
+impl Deref for Settings {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+/// The top-level keys of the document.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Parts {
     pub(crate) sandbox: Sandbox,
     pub(crate) commands: CommandLists,
     pub(crate) files: FilesPart,
@@ -54,27 +71,6 @@ pub(crate) struct Settings {
     pub(crate) net: NetPart,
     pub(crate) egress: EgressPart,
     pub(crate) browser: BrowserPart,
-    pub(crate) image: DockerImage,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Document {
-    sandbox: Sandbox,
-    commands: CommandLists,
-    files: FilesPart,
-    skills: SkillsPart,
-    workspace: WorkspacePart,
-    retention: Retention,
-    approvals: ApprovalsPart,
-    aio: AioPart,
-    sessions: SessionsPart,
-    pool: PoolPart,
-    strict: StrictPart,
-    mcp: McpPart,
-    net: NetPart,
-    egress: EgressPart,
-    browser: BrowserPart,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -142,15 +138,6 @@ impl SessionsPart {
     pub(crate) fn kept(self) -> Duration {
         HOUR * self.retention_hours.get()
     }
-
-    fn check(self, approvals: &ApprovalsPart) -> Result<(), Error> {
-        match (self.confirmation, &approvals.webhook_url) {
-            (Confirmation::Callback, None) => Err(Error::invalid(
-                "sessions.confirmation: a callback of all sessions goes to approvals.webhook_url; set that too",
-            )),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Backends of which the strict mode requires the strongest available one for code that is not
@@ -164,15 +151,6 @@ pub(crate) struct StrictPart {
 impl Default for StrictPart {
     fn default() -> Self {
         Self { backends: vec![Isolation::Native] }
-    }
-}
-
-impl StrictPart {
-    fn check(&self) -> Result<(), Error> {
-        if self.backends.is_empty() {
-            return Err(Error::invalid("strict.backends: at least one of gvisor, docker and native"));
-        }
-        Ok(())
     }
 }
 
@@ -194,14 +172,47 @@ pub(crate) struct EgressPart {
 
 impl NetPart {
     /// The operator's network request. In mode `none` the list is stored but not used.
-    fn wish(&self) -> Option<NetRequest> {
-        match self.mode {
-            NetMode::None => None,
-            NetMode::Allowlist => {
-                Some(NetRequest { mode: self.mode, allow: Some(self.allow.clone()), unknown: Some(self.unknown) })
-            }
-        }
+    fn request(&self) -> Option<NetRequest> {
+        let NetPart { mode, allow, unknown } = self;
+        let is_used = *mode == NetMode::Allowlist;
+        is_used.then(|| NetRequest { mode: *mode, allow: Some(allow.clone()), unknown: Some(*unknown) })
     }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BrowserPart {
+    pub(crate) max_instances: BrowserMax,
+    pub(crate) idle_timeout_s: BrowserIdleSeconds,
+    pub(crate) memory_mb: BrowserMemoryMb,
+    pub(crate) pids: BrowserPids,
+    pub(crate) external: ExternalMode,
+    /// Hosts that are allowed at any port and may resolve to private addresses, for tests and
+    /// intranets.
+    pub(crate) allowed_hosts: NetList,
+}
+
+impl BrowserPart {
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(self.idle_timeout_s.get().into())
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct McpPart {
+    pub(crate) skill_names: SkillNames,
+}
+
+/// The names of skills in tool lists. Some clients refuse names with a dot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SkillNames {
+    /// `skill.` and the id.
+    #[default]
+    Dotted,
+    /// With `_` instead of dots.
+    Plain,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -229,15 +240,6 @@ impl ApprovalsPart {
     /// `None` without a secret: the receiver could not verify unsigned messages.
     pub(crate) fn webhook(&self) -> Option<Webhook> {
         Some(Webhook { url: self.webhook_url.clone()?, secret: self.webhook_secret.clone()? })
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        match &self.webhook_url {
-            Some(url) if !is_address(url) => {
-                Err(Error::invalid("approvals.webhook_url: an address with http:// or https://"))
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -281,7 +283,7 @@ impl Retention {
 impl Settings {
     pub(crate) async fn load(store: &Store, pinned: &PinnedSettings) -> Result<Self, Error> {
         match store.settings().await? {
-            None => Self::read(0, Value::Object(Map::new()), pinned),
+            None => Self::read(0, json!({}), pinned),
             Some(saved) => Self::read(saved.version, saved.document, pinned),
         }
     }
@@ -290,78 +292,53 @@ impl Settings {
         let ignored = remove_start_up_keys(&mut document);
         let mut whole = document.clone();
         merge(&mut whole, &pinned.document());
-        let read = Document::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
-        let mut limits = read.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
+        let parts = Parts::deserialize(&whole).map_err(|error| Error::invalid(format!("settings: {error}")))?;
+        let mut limits = parts.sandbox.limits.clone().unwrap_or(Layer::new(LayerName::Settings));
         limits.net = match limits.net {
-            None => read.net.wish(),
+            None => parts.net.request(),
             Some(NetRequest { mode: NetMode::None, .. }) => limits.net,
             Some(_) => {
-                let message =
-                    "sandbox.limits.net: the network has settings of its own: net.mode, net.allow, net.unknown";
+                let message = "sandbox.limits.net: set the network with net.mode, net.allow and net.unknown";
                 return Err(Error::invalid(message));
             }
         };
         let operator = check_settings(limits).map_err(|denial| Error::invalid(denial.message))?;
-        read.approvals.check()?;
-        read.aio.check()?;
-        read.sessions.check(&read.approvals)?;
-        read.strict.check()?;
-        // Rejects a runtime mode or root that this platform cannot use when it is set, instead of
-        // when a box needs it.
-        read.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string()))?;
-        let image = read.sandbox.docker.image.as_deref().unwrap_or(ringwall_executor::docker::DEFAULT_IMAGE).parse()?;
-        let Document {
-            sandbox,
-            commands,
-            files,
-            skills,
-            workspace,
-            retention,
-            approvals,
-            sessions,
-            pool,
-            strict,
-            aio,
-            mcp,
-            net,
-            egress,
-            browser,
-        } = read;
-        Ok(Self {
-            version,
-            document,
-            ignored,
-            operator,
-            commands,
-            files,
-            skills,
-            workspace,
-            sandbox,
-            retention,
-            approvals,
-            aio,
-            sessions,
-            pool,
-            strict,
-            mcp,
-            net,
-            egress,
-            browser,
-            image,
-        })
+        parts.check()?;
+        let image =
+            parts.sandbox.docker.image.as_deref().unwrap_or(ringwall_executor::docker::DEFAULT_IMAGE).parse()?;
+        Ok(Self { version, document, ignored, operator, image, parts })
+    }
+}
+
+impl Parts {
+    /// Rejects values that have a valid form and cannot be used together or on this machine.
+    fn check(&self) -> Result<(), Error> {
+        self.aio.check()?;
+        if self.approvals.webhook_url.as_deref().is_some_and(|url| !is_address(url)) {
+            return Err(Error::invalid("approvals.webhook_url: must be a URL with http:// or https://"));
+        }
+        if self.sessions.confirmation == Confirmation::Callback && self.approvals.webhook_url.is_none() {
+            let message = "sessions.confirmation: callback needs approvals.webhook_url as the receiver of all sessions";
+            return Err(Error::invalid(message));
+        }
+        if self.strict.backends.is_empty() {
+            return Err(Error::invalid("strict.backends: name at least one of gvisor, docker and native"));
+        }
+        // Also rejects a runtime mode that this platform does not have.
+        self.sandbox.root(UNKNOWN).map_err(|error| Error::invalid(error.to_string())).map(drop)
     }
 }
 
 /// The AIO service that a server with the same start-up configuration uses, for commands that run
 /// without a server.
 pub fn aio_service(pinned: &PinnedSettings) -> Result<Option<AioService>, Error> {
-    let settings = Settings::read(0, Value::Object(Map::new()), pinned)?;
+    let settings = Settings::read(0, json!({}), pinned)?;
     Ok(settings.aio.assigned()?.map(|assigned| assigned.service))
 }
 
 /// The Docker client and context that a server with the same start-up configuration uses.
 pub fn docker_settings(pinned: &PinnedSettings) -> Result<DockerSettings, Error> {
-    Ok(Settings::read(0, Value::Object(Map::new()), pinned)?.sandbox.docker.asked())
+    Ok(Settings::read(0, json!({}), pinned)?.sandbox.docker.asked())
 }
 
 impl DockerPart {
@@ -386,6 +363,18 @@ impl Sandbox {
     }
 }
 
+/// The policy layers of an exec.
+pub(crate) fn layers(system: Limits, operator: Layer, narrowing: Vec<Layer>) -> Layers {
+    let ceilings = Ceilings { limits: profile::SERVICE_CEILINGS, set_by: LayerName::System };
+    Layers { system, ceilings, operator, narrowing }
+}
+
+/// The policy layers of long-running processes in a session's box.
+pub(crate) fn lasting_layers(operator: Layer) -> Layers {
+    let ceilings = Ceilings { limits: profile::PROCESS_CEILINGS, set_by: LayerName::System };
+    Layers { system: profile::PROCESSES, ceilings, operator, narrowing: Vec::new() }
+}
+
 /// True if `url` is an HTTP or HTTPS URL.
 pub(crate) fn is_address(url: &str) -> bool {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
@@ -406,7 +395,7 @@ pub(crate) fn merge(document: &mut Value, patch: &Value) {
         return;
     };
     if !document.is_object() {
-        *document = Value::Object(Map::new());
+        *document = json!({});
     }
     if let Value::Object(current) = document {
         for (key, change) in changes {
@@ -421,12 +410,10 @@ pub(crate) fn merge(document: &mut Value, patch: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn null_takes_back_and_objects_merge() {
+    fn merge_with_null_removes_key() {
         let mut document = json!({"a": {"b": 1, "c": 2}});
         merge(&mut document, &json!({"a": {"b": null, "d": 3}}));
         assert_eq!(document, json!({"a": {"c": 2, "d": 3}}));

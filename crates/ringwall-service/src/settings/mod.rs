@@ -2,23 +2,18 @@
 //! the policy layers derived from both.
 
 mod aio;
-mod browser;
 mod document;
-mod layers;
-mod mcp;
 mod pinned;
 pub(crate) mod schema;
 mod session_rules;
 mod view;
 
-pub use document::{Webhook, aio_service, docker_settings};
-pub use mcp::SkillNames;
+pub use document::{SkillNames, Webhook, aio_service, docker_settings};
 pub use pinned::{PinnedSettings, Source, setting_keys, setting_variable};
 pub use view::SettingsView;
 
 pub(crate) use aio::AssignedService;
-pub(crate) use document::{SessionsPart, Settings, here, is_address, merge};
-pub(crate) use layers::{lasting_layers, layers};
+pub(crate) use document::{SessionsPart, Settings, here, is_address, lasting_layers, layers, merge};
 pub(crate) use session_rules::{Rules, read_mode, tightens};
 #[cfg(test)]
 pub(crate) use {pinned::WEBHOOK_SECRET, view::HIDDEN};

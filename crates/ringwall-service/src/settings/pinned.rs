@@ -18,29 +18,18 @@ use ringwall_policy::{
     UnpackedMaxMb, UploadMaxMb,
 };
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::aio::AIO_KEY;
 use super::document::{Settings, merge};
 use crate::error::Error;
 
 const LIMITS: &str = "sandbox.limits";
-const TEXTS: [&str; 20] = [
-    "sandbox.workspace_root_win",
-    "sandbox.workspace_root_wsl",
-    "sandbox.runtime_mode",
-    WHEN_DISABLED,
-    "sandbox.docker.cli_path",
-    "sandbox.docker.context",
+/// Keys with text values, besides [`START_UP_ONLY`], whose values all are text.
+const TEXTS: [&str; 8] = [
     "sandbox.docker.image",
-    "skills.root",
     "approvals.webhook_url",
     "mcp.skill_names",
-    WEBHOOK_SECRET,
-    "aio.url",
-    AIO_KEY,
-    "aio.user",
-    "aio.agent",
     "sessions.confirmation",
     "sessions.security_mode",
     "net.mode",
@@ -108,7 +97,7 @@ const START_UP_ONLY: [&str; 12] = [
 /// Every settings key, with dots.
 pub fn setting_keys() -> impl Iterator<Item = String> {
     let limits = Field::ALL.into_iter().map(|field| format!("{LIMITS}.{}", field.key()));
-    TEXTS.into_iter().chain(LISTS).chain(COUNTS).map(str::to_owned).chain(limits)
+    START_UP_ONLY.into_iter().chain(TEXTS).chain(LISTS).chain(COUNTS).map(str::to_owned).chain(limits)
 }
 
 /// The environment variable of a settings key: `sandbox.limits.timeout_ms` is `RINGWALL_SANDBOX_LIMITS_TIMEOUT_MS`.
@@ -116,11 +105,11 @@ pub fn setting_variable(key: &str) -> String {
     format!("RINGWALL_{}", key.to_ascii_uppercase().replace('.', "_"))
 }
 
-/// What set a key that `PUT /settings` cannot change.
+/// The source of a key that `PUT /settings` cannot change
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// Nothing: the built-in value is in force
+    /// Not set: the built-in value is in force
     Default,
     /// `ringwall.toml`
     File,
@@ -141,30 +130,29 @@ impl fmt::Display for Source {
     }
 }
 
-/// A change of a settings key that only start-up configuration sets.
-#[derive(Debug, thiserror::Error)]
-#[error("{key} is set when the server starts (source: {by}) and cannot be changed over HTTP")]
-struct SetAtStart {
-    key: String,
-    by: Source,
+/// The refusal of a change to a key that only start-up configuration sets.
+fn set_at_start(key: &str, by: Source) -> Error {
+    let message = format!("{key} is set when the server starts (source: {by}) and cannot be changed over HTTP");
+    let hint = match by {
+        Source::Flag => format!("restart the server with another flag for {key}"),
+        Source::File => format!("change {key} in ringwall.toml and restart the server"),
+        Source::Environment | Source::Default => format!("restart the server with {}", setting_variable(key)),
+    };
+    Error::SetAtStart { message, hint }
 }
 
-impl From<SetAtStart> for Error {
-    fn from(error: SetAtStart) -> Self {
-        let SetAtStart { key, by } = &error;
-        let hint = match by {
-            Source::Flag => format!("restart the server with another flag for {key}"),
-            Source::File => format!("change {key} in ringwall.toml and restart the server"),
-            Source::Environment | Source::Default => format!("restart the server with {}", setting_variable(key)),
-        };
-        Error::SetAtStart { message: error.to_string(), hint }
-    }
-}
-
-#[derive(Clone, Default)]
+/// The values that start-up configuration sets, with their sources.
+#[derive(Clone)]
 pub struct PinnedSettings {
-    document: Map<String, Value>,
+    /// An object.
+    document: Value,
     sources: BTreeMap<String, Source>,
+}
+
+impl Default for PinnedSettings {
+    fn default() -> Self {
+        Self { document: json!({}), sources: BTreeMap::new() }
+    }
 }
 
 impl fmt::Debug for PinnedSettings {
@@ -179,34 +167,31 @@ impl PinnedSettings {
     pub fn set(&mut self, key: &str, text: &str, source: Source) -> Result<(), Error> {
         let wrong = |message: String| Error::invalid(format!("{key}: {message}"));
         if text.is_empty() {
-            return Err(wrong("there is no value".to_owned()));
+            return Err(wrong("the value is empty".to_owned()));
         }
         let value = match serde_json::from_str(text) {
-            _ if TEXTS.contains(&key) => Value::from(text),
+            _ if START_UP_ONLY.contains(&key) || TEXTS.contains(&key) => Value::from(text),
             _ if LISTS.contains(&key) => {
                 let parted = text.split([' ', ',']).filter(|name| !name.is_empty());
                 parted.collect::<Vec<_>>().into()
             }
-            _ if !setting_keys().any(|known| known == key) => return Err(wrong("there is no such setting".to_owned())),
+            _ if !setting_keys().any(|known| known == key) => return Err(wrong("no such setting".to_owned())),
             Ok(number @ Value::Number(_)) => number,
             Ok(_) | Err(_) => return Err(wrong(format!("{text:?} is not a number"))),
         };
-        let change =
-            key.rsplit('.').fold(value, |inner, name| Value::Object(Map::from_iter([(name.to_owned(), inner)])));
-        let mut document = self.document();
-        merge(&mut document, &change);
-        let Value::Object(document) = document else { return Err(wrong("there is no such setting".to_owned())) };
+        let mut document = self.document.clone();
+        merge(&mut document, &nested(key, value));
         let mut sources = self.sources.clone();
         sources.insert(key.to_owned(), source);
         let pinned = Self { document, sources };
-        Settings::read(0, Value::Object(Map::new()), &pinned)?;
+        Settings::read(0, json!({}), &pinned)?;
         *self = pinned;
         Ok(())
     }
 
     /// True if this key has this value already.
     pub fn is(&self, key: &str, text: &str) -> bool {
-        self.document().pointer(&pointer(key)).is_some_and(|value| value == text)
+        self.document.pointer(&pointer(key)).is_some_and(|value| value == text)
     }
 
     /// The keys that a flag, a variable or the file set.
@@ -221,17 +206,17 @@ impl PinnedSettings {
     }
 
     pub(crate) fn document(&self) -> Value {
-        Value::Object(self.document.clone())
+        self.document.clone()
     }
 
     /// Removes from a change the keys that it cannot change. It may repeat their values in force, so that a client can
     /// send back what `GET /settings` answered; any other value is refused.
-    pub(crate) fn warm_box(&self, patch: &mut Value, in_force: &Value) -> Result<(), Error> {
+    pub(crate) fn remove_unchangeable(&self, patch: &mut Value, in_force: &Value) -> Result<(), Error> {
         for (key, source) in self.sources() {
             let pointer = pointer(&key);
             let Some(asked) = patch.pointer(&pointer) else { continue };
             if in_force.pointer(&pointer) != Some(asked) {
-                return Err(SetAtStart { key, by: source }.into());
+                return Err(set_at_start(&key, source));
             }
             remove(patch, &key);
         }
@@ -243,6 +228,11 @@ impl PinnedSettings {
 /// an operator store them.
 pub(crate) fn remove_start_up_keys(document: &mut Value) -> Vec<String> {
     START_UP_ONLY.into_iter().filter(|key| remove(document, key)).map(str::to_owned).collect()
+}
+
+/// The document with only this key.
+fn nested(key: &str, value: Value) -> Value {
+    key.rsplit('.').fold(value, |inner, name| json!({ name: inner }))
 }
 
 fn pointer(key: &str) -> String {
@@ -261,8 +251,6 @@ fn remove(document: &mut Value, key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -296,20 +284,20 @@ mod tests {
         let expected = json!({"sandbox": {
             "limits": {"cpu_cores": 0.5}, "max_queued_execs": 7, "docker": {"image": "tools:1", "context": "7"},
         }, "commands": {"allowed": ["ls", "git", "cat"]}});
-        assert_eq!(pinned.document(), expected, "what was refused left nothing");
+        assert_eq!(pinned.document(), expected, "a refused value changes nothing");
         assert_eq!(pinned.keys().count(), 5);
     }
 
     #[test]
-    fn a_change_may_say_what_is_so_and_nothing_else() {
+    fn change_may_repeat_pinned_value_but_not_differ() {
         let mut pinned = PinnedSettings::default();
         pinned.set("sandbox.max_queued_execs", "7", Source::Environment).unwrap();
         let in_force = json!({"sandbox": {"max_queued_execs": 7}});
         let mut same = json!({"sandbox": {"max_queued_execs": 7, "max_concurrent_execs": 2}});
-        pinned.warm_box(&mut same, &in_force).unwrap();
+        pinned.remove_unchangeable(&mut same, &in_force).unwrap();
         assert_eq!(same, json!({"sandbox": {"max_concurrent_execs": 2}}));
         for other in [json!(8), json!(null)] {
-            let refused = pinned.warm_box(&mut json!({"sandbox": {"max_queued_execs": other}}), &in_force);
+            let refused = pinned.remove_unchangeable(&mut json!({"sandbox": {"max_queued_execs": other}}), &in_force);
             assert_eq!(refused.unwrap_err().code(), "CONFLICT");
         }
     }
@@ -325,11 +313,8 @@ mod tests {
     #[test]
     fn start_up_only_key_in_change_is_refused_with_hint() {
         for key in START_UP_ONLY {
-            let change = |value: &str| {
-                let inner = Value::from(value);
-                key.rsplit('.').fold(inner, |inner, name| Value::Object(Map::from_iter([(name.to_owned(), inner)])))
-            };
-            let refused = PinnedSettings::default().warm_box(&mut change("/tmp/x"), &json!({})).unwrap_err();
+            let mut change = nested(key, "/tmp/x".into());
+            let refused = PinnedSettings::default().remove_unchangeable(&mut change, &json!({})).unwrap_err();
             assert_eq!(refused.code(), "CONFLICT", "{key}");
             assert!(refused.hint().unwrap().contains(&setting_variable(key)), "{key}: {:?}", refused.hint());
         }

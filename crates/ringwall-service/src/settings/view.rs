@@ -6,16 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringwall_policy::CommandName;
 use serde::Serialize;
 
-use super::document::Settings;
-use super::layers::layers;
-use super::mcp::SkillNames;
+use super::document::{Settings, SkillNames, layers};
 use super::pinned::{PinnedSettings, Source};
 use crate::error::Error;
 
 /// Shown in place of a secret.
 pub(crate) const HIDDEN: &str = "•••";
 
-/// Every key with its value in force. Sent back unchanged with PUT, it changes nothing.
+/// Every key with its value in force. Sent back unchanged with PUT, it changes nothing
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct SettingsView {
     sandbox: SandboxView,
@@ -33,12 +31,12 @@ pub struct SettingsView {
     pool: PoolView,
     strict: StrictView,
     mcp: McpView,
-    /// Keys that a flag, a variable or the file set when the server started. They cannot be changed here.
+    /// Keys set by a flag, a variable or the file when the server started. They cannot be changed here
     fixed: Vec<String>,
-    /// Every key that cannot be changed here, with what set it: the keys in `fixed`, and the keys that only start-up
-    /// configuration may set, which are `default` while nothing sets them
+    /// Source of every key that cannot be changed here: the keys in `fixed`, and the keys that only start-up
+    /// configuration may set. These have the source `default` while they are not set
     sources: BTreeMap<String, Source>,
-    /// Start-up-only keys that an older version stored. Their stored values are not in force; the next change deletes them.
+    /// Start-up-only keys that an older version stored. The values are ignored; the next change deletes them
     ignored: Vec<String>,
 }
 
@@ -48,7 +46,7 @@ struct SandboxView {
     workspace_root_wsl: Option<String>,
     /// `auto`, `windows`, `wsl` or `linux`
     runtime_mode: String,
-    /// `readonly` or `full`: what boxes of sessions show of the host while path control is off
+    /// `readonly` or `full`: the part of the host that session boxes see while path control is off
     when_disabled: &'static str,
     docker: DockerView,
     #[schema(schema_with = crate::settings::schema::limits)]
@@ -62,18 +60,18 @@ struct SandboxView {
 struct DockerView {
     cli_path: Option<String>,
     context: Option<String>,
-    /// What docker execs run on unless a skill names another
+    /// Image of Docker execs, unless the skill names another one
     image: String,
 }
 
-/// Which commands may be named; a list that is given replaces the one before, and an empty one allows nothing.
+/// Allowed commands. A given list replaces the current one; an empty list allows nothing
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct CommandsView {
-    /// In lines for a shell
+    /// Commands in shell lines
     allowed: Vec<String>,
-    /// In lines for a shell too: what reads and prints
+    /// Further commands in shell lines that only read and print
     allowed_filters: Vec<String>,
-    /// Without a shell
+    /// Commands without a shell
     allowed_argv: Vec<String>,
 }
 
@@ -90,44 +88,44 @@ impl CommandsView {
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct FilesView {
-    /// How many MiB an upload has at most, and any other body under `/v1`
+    /// Maximum size of an upload and of any other body under `/v1`, in MiB
     upload_max_mb: u32,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct SkillsView {
     root: Option<String>,
-    /// How many MiB an uploaded archive of skills unpacks to at most
+    /// Maximum unpacked size of an uploaded skill archive, in MiB
     unpacked_max_mb: u32,
-    /// How many entries it has at most
+    /// Maximum number of entries of the archive
     entries_max: u32,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct WorkspaceView {
-    /// How many MiB of the disk a workspace takes at most; artifacts do not count
+    /// Disk quota of a workspace in MiB, without artifacts
     quota_mb: u32,
-    /// How many files, directories and other names it has at most
+    /// Maximum number of files, directories and other names in a workspace
     quota_files: u32,
 }
 
-/// For ever where it is null.
+/// Retention periods. Null keeps the data forever
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct RetentionView {
-    /// How many days an exec stays on record, with its files, after it has ended
+    /// Days to keep an ended exec with its files
     execs_days: Option<u32>,
-    /// How many days an entry stays in the audit chain
+    /// Days to keep an entry of the audit chain
     audit_days: Option<u32>,
 }
 
-/// What every session has about which nothing else was said.
+/// Defaults of sessions
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct SessionsView {
-    /// How many MiB a session's files take at most
+    /// Disk quota of a session's files, in MiB
     max_mb: u32,
-    /// How many hours a session's files stay after they were last used
+    /// Hours to keep a session's files after their last use
     retention_hours: u32,
-    /// Who says whether code with a high risk may run: `websocket`, `auto-approve` or `auto-reject`
+    /// How code with a high risk is confirmed: `websocket`, `callback`, `auto-approve` or `auto-reject`
     confirmation: ringwall_record::Confirmation,
     /// `strict` or `permissive`
     #[schema(value_type = String)]
@@ -136,81 +134,84 @@ struct SessionsView {
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct StrictView {
-    /// Of `gvisor`, `docker` and `native`: the strongest of these that is there is demanded for code that is not safe
+    /// `gvisor`, `docker` and `native`: code that is not safe requires the strongest available one of this list
     backends: Vec<String>,
 }
 
-/// Boxes that are kept.
+/// The pool of session boxes and warm boxes
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct PoolView {
+    /// Maximum number of session boxes and warm boxes
     max_instances: u32,
+    /// Number of warm boxes to keep ready
     min_instances: u32,
-    /// How many seconds a session's box stays that nobody uses
+    /// Seconds after which an unused session box is ended
     idle_timeout_s: u32,
-    /// After how many uses it is replaced
+    /// Number of uses after which a session box is replaced
     max_use_count: u32,
-    /// How many seconds somebody waits for a box
+    /// Seconds that an exec waits for a free box
     acquire_timeout_s: u32,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct ApprovalsView {
-    /// How many seconds a person has to answer; without an answer it is no
+    /// Seconds until an unanswered approval expires, which counts as a denial
     timeout_s: u32,
-    /// Where each one is told when it is opened and resolved
+    /// URL that is notified when an approval is opened and resolved
     webhook_url: Option<String>,
-    /// Whether there is one to sign with; never what it is
+    /// `•••` if a secret for signing is set; its value is never shown
     webhook_secret: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct NetView {
-    /// `none`, or `allowlist`: the hosts of the list, by a proxy and no other way
+    /// `none`, or `allowlist`: only the hosts of the list, through the proxy
     mode: &'static str,
     /// Hosts like `pypi.org`, `pypi.org:8443` and `*.example.com`; an empty list allows nothing
     allow: Vec<String>,
-    /// What becomes of other hosts: `deny`, or `ask` for asking a person
+    /// Handling of other hosts: `deny`, or `ask` to open an approval
     unknown: &'static str,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct EgressView {
-    /// Hosts that may lead to private addresses, for tests and intranets; they have to be allowed as well
+    /// Hosts that may resolve to private addresses, for tests and intranets. They must be allowed as well
     allowed_hosts: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct BrowserView {
-    /// How many browsers there are at once
+    /// Maximum number of concurrent browsers
     max_instances: u32,
-    /// How many seconds one stays that nobody uses
+    /// Seconds after which an unused browser is closed
     idle_timeout_s: u32,
-    /// How many MiB of memory the box of an external one has
+    /// Memory limit of an external browser's box, in MiB
     memory_mb: u32,
-    /// How many processes and threads that box has
+    /// Maximum number of processes and threads in that box
     pids: u32,
-    /// What external ones reach: `on`, the public internet; `allowlist`, `allowed_hosts` alone; `off`, there are none
+    /// Network of external browsers: `on`, the public internet; `allowlist`, only `allowed_hosts`; `off`, no external
+    /// browsers
     external: &'static str,
-    /// Hosts that pages may lead to at any port, although their addresses are private, for tests and intranets
+    /// Hosts that pages may reach at any port although their addresses are private, for tests and intranets
     allowed_hosts: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct McpView {
-    /// Under which names skills are listed as tools: `dotted`, as `skill.<id>`, or `plain`, for clients that refuse dots
+    /// Tool names of skills: `dotted` for `skill.<id>`, or `plain` for clients that refuse dots
     #[schema(value_type = String)]
     skill_names: SkillNames,
 }
 
-/// The external AIO service, if there is one. Start-up configuration sets it.
+/// The external AIO service, if configured. Only start-up configuration sets it
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 struct AioView {
     url: Option<String>,
-    /// Whether there is one; never what it is
+    /// `•••` if a key is set; its value is never shown
     key: Option<&'static str>,
-    /// The one workspace that it belongs to: its user
+    /// User of the workspace that the service is assigned to
     user: Option<String>,
-    /// and its agent
+    /// Agent of that workspace
     agent: Option<String>,
 }
 

@@ -14,8 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
 use super::error::Error;
-use super::folder::{Folder, Looked, Stamp};
-use super::manifest::{InvalidManifest, Judge};
+use super::folder::{Folder, ManifestLookup, Stamp};
+use super::manifest::{InvalidManifest, ManifestValidator};
 use super::reasons::printable;
 use super::shipped::{Builtin, SCHEMA};
 use super::skill::Skill;
@@ -24,27 +24,14 @@ use super::skill::Skill;
 #[derive(Debug)]
 pub struct Skills {
     root: PathBuf,
-    judge: Judge,
-    shipped: BTreeMap<&'static str, Judged>,
-    /// By folder. Entries without a folder are removed.
-    kept: Mutex<BTreeMap<String, Kept>>,
+    validator: ManifestValidator,
+    shipped: BTreeMap<&'static str, Validated>,
+    /// Results by folder, with the stamp of the file. Holds only files whose stamp is settled.
+    /// Entries without a folder are removed.
+    kept: Mutex<BTreeMap<String, (Stamp, Validated)>>,
 }
 
-type Judged = Result<Arc<Skill>, Arc<InvalidManifest>>;
-
-#[derive(Debug)]
-struct Kept {
-    stamp: Stamp,
-    trust: Trust,
-    judged: Judged,
-}
-
-/// Whether an unchanged stamp proves an unchanged file; see `Stamp::is_settled`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    Settled,
-    Fresh,
-}
+type Validated = Result<Arc<Skill>, Arc<InvalidManifest>>;
 
 /// All skills and invalid manifests, sorted by id
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -66,12 +53,12 @@ impl Skills {
     pub fn open(root: &Path) -> Result<Self, Error> {
         std::fs::create_dir_all(root).map_err(|source| Error::MakeRoot { path: root.to_owned(), source })?;
         Folder::open(root)?;
-        let judge = Judge::new()?;
+        let validator = ManifestValidator::new()?;
         let shipped = Builtin::ALL.map(|builtin| {
-            let judged = judge.judge(builtin.id(), builtin.manifest().as_bytes());
-            (builtin.id(), judged.map(Arc::new).map_err(Arc::new))
+            let validated = validator.validate(builtin.id(), builtin.manifest().as_bytes());
+            (builtin.id(), validated.map(Arc::new).map_err(Arc::new))
         });
-        Ok(Self { root: root.to_owned(), judge, shipped: shipped.into(), kept: Mutex::default() })
+        Ok(Self { root: root.to_owned(), validator, shipped: shipped.into(), kept: Mutex::default() })
     }
 
     /// Writes the manifests' schema into the directory for people and editors. If that fails, the
@@ -88,8 +75,8 @@ impl Skills {
     /// One current skill.
     pub fn find(&self, id: &str) -> Result<Found, Error> {
         let folder = Folder::open(&self.root)?;
-        let judged = self.look(&folder, id, SystemTime::now());
-        Ok(match judged.or_else(|| self.shipped.get(id).cloned()) {
+        let validated = self.look(&folder, id, SystemTime::now());
+        Ok(match validated.or_else(|| self.shipped.get(id).cloned()) {
             Some(Ok(skill)) => Found::Skill(skill),
             Some(Err(invalid)) => Found::Invalid(invalid),
             None => Found::Unknown,
@@ -100,15 +87,16 @@ impl Skills {
         let folder = Folder::open(&self.root)?;
         let names = folder.names()?;
         self.kept().retain(|name, _| names.binary_search(name).is_ok());
-        let mut all: BTreeMap<&str, Judged> = self.shipped.iter().map(|(id, judged)| (*id, judged.clone())).collect();
+        let mut all: BTreeMap<&str, Validated> =
+            self.shipped.iter().map(|(id, validated)| (*id, validated.clone())).collect();
         for name in &names {
-            if let Some(judged) = self.look(&folder, name, now) {
-                all.insert(name, judged);
+            if let Some(validated) = self.look(&folder, name, now) {
+                all.insert(name, validated);
             }
         }
         let mut catalogue = Catalogue { skills: Vec::new(), invalid: Vec::new() };
-        for judged in all.into_values() {
-            match judged {
+        for validated in all.into_values() {
+            match validated {
                 Ok(skill) => catalogue.skills.push(skill),
                 Err(invalid) => catalogue.invalid.push(invalid),
             }
@@ -117,46 +105,40 @@ impl Skills {
     }
 
     /// The content of a folder, validated again if it changed.
-    fn look(&self, folder: &Folder, name: &str, now: SystemTime) -> Option<Judged> {
+    fn look(&self, folder: &Folder, name: &str, now: SystemTime) -> Option<Validated> {
         let unreadable = |reason| {
             let id = printable(name, 255);
             Some(Err(Arc::new(InvalidManifest { id, reasons: vec![reason] })))
         };
-        let file = match folder.look(name) {
-            Looked::File(file) => file,
-            Looked::Nothing => {
+        let file = match folder.find_manifest(name) {
+            ManifestLookup::File(file) => file,
+            ManifestLookup::Missing => {
                 self.kept().remove(name);
                 return None;
             }
-            Looked::Unreadable(reason) => {
+            ManifestLookup::Unreadable(reason) => {
                 self.kept().remove(name);
                 return unreadable(reason);
             }
         };
         let stamp = file.stamp;
-        if let Some(known) = self.known(name, stamp) {
-            return Some(known);
+        if let Some((_, known)) = self.kept().get(name).filter(|(known, _)| *known == stamp) {
+            return Some(known.clone());
         }
         let text = match file.read() {
             Ok(text) => text,
             Err(reason) => return unreadable(reason),
         };
-        let judged = self.judge.judge(name, &text).map(Arc::new).map_err(Arc::new);
-        let trust = if stamp.is_settled(now) { Trust::Settled } else { Trust::Fresh };
+        let validated = self.validator.validate(name, &text).map(Arc::new).map_err(Arc::new);
         // A concurrent lookup that read an older file stores its stamp, which the next lookup does
         // not match.
-        self.kept().insert(name.to_owned(), Kept { stamp, trust, judged: judged.clone() });
-        Some(judged)
+        if stamp.is_settled(now) {
+            self.kept().insert(name.to_owned(), (stamp, validated.clone()));
+        }
+        Some(validated)
     }
 
-    /// The cached result for this state of the file.
-    fn known(&self, name: &str, stamp: Stamp) -> Option<Judged> {
-        let kept = self.kept();
-        let known = kept.get(name).filter(|known| known.stamp == stamp && known.trust == Trust::Settled)?;
-        Some(known.judged.clone())
-    }
-
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, (Stamp, Validated)>> {
         self.kept.lock()
     }
 }

@@ -83,7 +83,7 @@ fn ids(catalogue: &Catalogue) -> Vec<&str> {
 }
 
 #[test]
-fn good_manifests_are_listed_and_bad_ones_say_why() {
+fn valid_manifests_are_listed_and_invalid_ones_give_reasons() {
     let skills = Skills::open(&fixtures()).expect("skills");
     let catalogue = skills.list().expect("a list");
     // The replacement of python.run is invalid; the shipped skill does not return in its place.

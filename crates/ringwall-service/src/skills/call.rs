@@ -5,9 +5,9 @@
 
 use ringwall_policy::{Field, Layer, LayerName};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::error::InvalidArgument;
+use super::error::{InvalidInput, invalid};
 
 /// The keys of a call that are not inputs.
 pub const RESERVED: [&str; 7] =
@@ -29,12 +29,9 @@ pub struct Call {
 
 impl Call {
     /// Splits the body of a call. For the call's own keys `null` means missing.
-    pub fn read(body: Value) -> Result<Self, InvalidArgument> {
+    pub fn read(body: Value) -> Result<Self, InvalidInput> {
         let Value::Object(mut body) = body else {
-            return Err(InvalidArgument {
-                field: "body".to_owned(),
-                reason: "must be an object of project_id and the skill's inputs".to_owned(),
-            });
+            return Err(invalid("body", "must be an object of project_id and the skill's inputs"));
         };
         let layer = take_timeout(&mut body)?;
         Ok(Self {
@@ -50,33 +47,28 @@ impl Call {
     }
 }
 
-fn take_text(body: &mut Map<String, Value>, key: &str) -> Result<Option<String>, InvalidArgument> {
+fn take_text(body: &mut Map<String, Value>, key: &str) -> Result<Option<String>, InvalidInput> {
     match body.remove(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(InvalidArgument { field: key.to_owned(), reason: "must be a string".to_owned() }),
+        Some(_) => Err(invalid(key, "must be a string")),
     }
 }
 
-fn take_timeout(body: &mut Map<String, Value>) -> Result<Layer, InvalidArgument> {
+fn take_timeout(body: &mut Map<String, Value>) -> Result<Layer, InvalidInput> {
     let key = Field::TimeoutMs.key();
-    let wish = match body.remove(key) {
-        None | Some(Value::Null) => Map::new(),
-        Some(value) => Map::from_iter([(key.to_owned(), value)]),
-    };
-    match Layer::deserialize(Value::Object(wish)) {
-        Ok(layer) => Ok(layer.with_name(LayerName::Request)),
-        Err(error) => Err(InvalidArgument { field: key.to_owned(), reason: error.to_string() }),
+    match body.remove(key) {
+        None | Some(Value::Null) => Ok(Layer::new(LayerName::Request)),
+        Some(value) => Layer::deserialize(json!({ key: value })).map_err(|error| invalid(key, error.to_string())),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
-    fn a_call_is_split_into_its_own_and_the_inputs() {
+    fn call_is_split_into_own_keys_and_inputs() {
         let body = json!({
             "project_id": "p", "task_id": "t", "conversation_id": "c", "user_id": "u", "agent_id": "a",
             "backend": "native", "timeout_ms": 5000, "script": "echo", "project": 1, "nested": {"project_id": 2},
@@ -91,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_its_own_is_ever_an_input() {
+    fn reserved_keys_are_removed_from_inputs() {
         let body: Map<String, Value> = RESERVED.iter().map(|&key| (key.to_owned(), Value::Null)).collect();
         let call = Call::read(Value::Object(body)).expect("a call");
         assert_eq!(call.inputs, json!({}));

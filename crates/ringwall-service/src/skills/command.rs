@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use ringwall_policy::{ExecKind, Secret, check_kind};
 use serde_json::Value;
 
-use super::error::InvalidInput;
+use super::error::{InvalidInput, invalid};
 use super::shipped::Builtin;
 use super::skill::Skill;
 
@@ -98,19 +98,15 @@ fn kind(kind: ExecKind, field: &str, args: &[&str]) -> Result<Vec<OsString>, Inv
     check_kind(kind, kind.command(), &args).map_err(|denial| invalid(field, denial.message))
 }
 
-fn invalid(field: &str, reason: impl Into<String>) -> InvalidInput {
-    InvalidInput { field: field.to_owned(), reason: reason.into() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skills::manifest::Judge;
+    use crate::skills::manifest::ManifestValidator;
     use serde_json::json;
 
     fn builtin(builtin: Builtin) -> Skill {
-        let judge = Judge::new().expect("the schema compiles");
-        judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest")
+        let validator = ManifestValidator::new().expect("the schema compiles");
+        validator.validate(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest")
     }
 
     fn run(skill: &Skill, inputs: &Value) -> Result<Vec<OsString>, String> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("could not make the skills directory {}", path.display())]
+    #[error("could not create the skills directory {}", path.display())]
     MakeRoot {
         path: PathBuf,
         #[source]
@@ -26,7 +26,7 @@ pub enum Error {
     },
     #[error("the skills directory {} holds more than {limit} folders; move some away", path.display())]
     TooManySkills { path: PathBuf, limit: usize },
-    #[error("could not write the manifests' schema to {}", path.display())]
+    #[error("could not write the schema of manifests to {}", path.display())]
     WriteSchema {
         path: PathBuf,
         #[source]
@@ -42,8 +42,8 @@ impl From<Error> for crate::error::Error {
     }
 }
 
-/// Inputs that the interface does not allow. The message names the field and never its value, which
-/// may be secret.
+/// An invalid key of a call, or inputs that the interface does not allow. The message names the
+/// field and never its value, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct InvalidInput {
@@ -51,10 +51,6 @@ pub struct InvalidInput {
     pub reason: String,
 }
 
-/// A call with an invalid key of its own.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
-pub struct InvalidArgument {
-    pub field: String,
-    pub reason: String,
+pub(super) fn invalid(field: &str, reason: impl Into<String>) -> InvalidInput {
+    InvalidInput { field: field.to_owned(), reason: reason.into() }
 }

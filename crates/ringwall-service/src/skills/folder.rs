@@ -60,11 +60,11 @@ impl Stamp {
     }
 }
 
-/// What is at a folder's `manifest.json`.
+/// The result of looking for a folder's `manifest.json`.
 #[derive(Debug)]
-pub(super) enum Looked {
+pub(super) enum ManifestLookup {
     /// No such folder.
-    Nothing,
+    Missing,
     File(ManifestFile),
     /// Present but not readable, with the reason.
     Unreadable(String),
@@ -125,31 +125,33 @@ impl Folder {
         Ok(names)
     }
 
-    pub(super) fn look(&self, name: &str) -> Looked {
+    pub(super) fn find_manifest(&self, name: &str) -> ManifestLookup {
         if !is_skill_name(name) {
-            return Looked::Nothing;
+            return ManifestLookup::Missing;
         }
         let file = match self.open_beneath(&format!("{name}/{MANIFEST}")) {
             Ok(handle) => File::from(handle),
-            Err(Errno::NOTDIR) => return Looked::Nothing,
+            Err(Errno::NOTDIR) => return ManifestLookup::Missing,
             Err(Errno::NOENT) => {
                 return match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Err(_) => Looked::Nothing,
-                    Ok(_) => Looked::Unreadable(format!("there is no {MANIFEST}")),
+                    Err(_) => ManifestLookup::Missing,
+                    Ok(_) => ManifestLookup::Unreadable(format!("there is no {MANIFEST}")),
                 };
             }
             Err(Errno::XDEV) => {
-                return Looked::Unreadable(format!("a link leads out of the skills directory; copy {MANIFEST} here"));
+                return ManifestLookup::Unreadable(format!(
+                    "a link leads out of the skills directory; copy {MANIFEST} here"
+                ));
             }
-            Err(error) => return Looked::Unreadable(format!("{MANIFEST} could not be opened: {error}")),
+            Err(error) => return ManifestLookup::Unreadable(format!("{MANIFEST} could not be opened: {error}")),
         };
         match rustix::fs::fstat(&file) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
-                Looked::Unreadable(format!("{MANIFEST} is not a file"))
+                ManifestLookup::Unreadable(format!("{MANIFEST} is not a file"))
             }
-            Ok(stat) if stat.st_size as u64 > MAX_MANIFEST_BYTES => Looked::Unreadable(too_large()),
-            Ok(stat) => Looked::File(ManifestFile { stamp: Stamp::of(&stat), file }),
-            Err(error) => Looked::Unreadable(format!("{MANIFEST} could not be looked at: {error}")),
+            Ok(stat) if stat.st_size as u64 > MAX_MANIFEST_BYTES => ManifestLookup::Unreadable(too_large()),
+            Ok(stat) => ManifestLookup::File(ManifestFile { stamp: Stamp::of(&stat), file }),
+            Err(error) => ManifestLookup::Unreadable(format!("{MANIFEST} could not be looked at: {error}")),
         }
     }
 

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::manifest::Judge;
+use super::manifest::ManifestValidator;
 use super::reasons::printable;
 use super::shipped::Builtin;
 use super::{Call, RESERVED};
@@ -103,8 +103,8 @@ proptest! {
 
     #[test]
     fn judging_never_panics_and_always_says_why(manifest in prop_oneof![any_json(), damaged()]) {
-        let judge = Judge::new().expect("the schema compiles");
-        match judge.judge("shell.run", manifest.to_string().as_bytes()) {
+        let validator = ManifestValidator::new().expect("the schema compiles");
+        match validator.validate("shell.run", manifest.to_string().as_bytes()) {
             Ok(skill) => {
                 prop_assert_eq!(&skill.id, "shell.run");
                 prop_assert!(!skill.runtime.entrypoint.is_empty());
@@ -125,15 +125,15 @@ proptest! {
 
     #[test]
     fn bytes_that_are_no_manifest_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        let judge = Judge::new().expect("the schema compiles");
-        prop_assert!(judge.judge("shell.run", &bytes).is_err());
+        let validator = ManifestValidator::new().expect("the schema compiles");
+        prop_assert!(validator.validate("shell.run", &bytes).is_err());
     }
 
     #[test]
     fn a_refused_input_is_always_named(inputs in any_json()) {
-        let judge = Judge::new().expect("the schema compiles");
+        let validator = ManifestValidator::new().expect("the schema compiles");
         for builtin in Builtin::ALL {
-            let skill = judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
+            let skill = validator.validate(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
             if let Err(error) = skill.validate_inputs(&inputs) {
                 // A named field was given, or is known and missing.
                 let given = inputs.as_object().into_iter().flat_map(Map::keys).map(|key| printable(key, 120));

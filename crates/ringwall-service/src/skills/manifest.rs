@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::call::RESERVED;
-use super::document::{compile, compile_untrusted};
 use super::error::Error;
 use super::reasons::Reasons;
+use super::schema::{compile, compile_untrusted};
 use super::shipped;
 use super::skill::{Interface, Permissions, Runtime, RuntimeKind, Skill};
 
@@ -25,11 +25,11 @@ pub struct InvalidManifest {
 
 /// Validates manifests with the schema in the program; the copy on disk is for people and editors.
 #[derive(Debug)]
-pub(super) struct Judge {
+pub(super) struct ManifestValidator {
     schema: Validator,
 }
 
-impl Judge {
+impl ManifestValidator {
     pub(super) fn new() -> Result<Self, Error> {
         let wrong = |reason: String| Error::BuiltInSchema { reason };
         let schema: Value = serde_json::from_str(shipped::SCHEMA).map_err(|error| wrong(error.to_string()))?;
@@ -37,7 +37,7 @@ impl Judge {
         Ok(Self { schema })
     }
 
-    pub(super) fn judge(&self, folder: &str, text: &[u8]) -> Result<Skill, InvalidManifest> {
+    pub(super) fn validate(&self, folder: &str, text: &[u8]) -> Result<Skill, InvalidManifest> {
         let mut reasons = Reasons::default();
         let skill = self.read(folder, text, &mut reasons);
         match skill {

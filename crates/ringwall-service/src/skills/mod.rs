@@ -10,10 +10,10 @@
 //! A folder's file becomes a [`Skill`] or a list of reasons; [`Skills`] caches them; a [`Call`] is
 //! a request; a [`Command`] is what is executed.
 
-mod document;
 mod error;
 mod reasons;
-mod survey;
+mod schema;
+mod schema_size;
 
 mod manifest;
 mod skill;
@@ -33,6 +33,6 @@ mod laws;
 pub use cache::{Catalogue, Found, Skills};
 pub use call::{Call, RESERVED};
 pub use command::{Command, INPUTS_VARIABLE};
-pub use error::{Error, InvalidArgument, InvalidInput};
+pub use error::{Error, InvalidInput};
 pub use manifest::InvalidManifest;
 pub use skill::{Interface, Permissions, Runtime, RuntimeKind, Skill};

@@ -47,15 +47,15 @@ impl Builtin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skills::manifest::Judge;
+    use crate::skills::manifest::ManifestValidator;
     use ringwall_policy::{Field, ProjectAccess};
     use serde_json::Value;
 
     #[test]
     fn shipped_skills_are_valid_within_default_limits() {
-        let judge = Judge::new().expect("the schema compiles");
+        let validator = ManifestValidator::new().expect("the schema compiles");
         for builtin in Builtin::ALL {
-            let skill = judge.judge(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
+            let skill = validator.validate(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");
             assert_eq!(skill.project_access(), ProjectAccess::WIDEST);
             assert!(skill.limits.is_empty());
             // Model providers refuse tools whose inputs have alternatives.

@@ -126,7 +126,7 @@ pub fn agent_files_over_quota_are_rejected() {
         limit(fixture, 4, 1000).await;
         let (service, owner, here) = (&fixture.service, &fixture.owner, &address());
         let (text, large) = ("x".repeat(3 * MIB), "x".repeat(2 * MIB));
-        let write = async |name: &str, text: &str| service.write_file(owner, here, &path(name), text).await;
+        let write = async |name: &str, text: &str| service.replace_lines(owner, here, &path(name), None, text).await;
         write("files/a", &text).await.unwrap();
         let refused = write("files/b", &large).await.unwrap_err();
         assert_eq!(refused.code(), "DISK_QUOTA");
@@ -172,7 +172,7 @@ pub fn edit_over_quota_is_rejected() {
     in_fixture(async |fixture| {
         limit(fixture, 16, 1000).await;
         let (service, owner, here) = (&fixture.service, &fixture.owner, &address());
-        service.write_file(owner, here, &path("files/first"), "").await.unwrap();
+        service.replace_lines(owner, here, &path("files/first"), None, "").await.unwrap();
         let files = fixture.directory.path().join("workspaces/default/a/files");
         // A sparse file: 20 MiB long, without disk blocks. A box can create one.
         let sparse = std::fs::File::create(files.join("sparse")).unwrap();
@@ -210,12 +210,15 @@ pub fn edit_over_quota_is_rejected() {
 
         // In a full workspace, edits that do not grow the file's disk use are accepted.
         fixture.set(json!({"workspace": {"quota_mb": 4, "quota_files": 1}})).await;
-        assert_eq!(service.write_file(owner, here, &path("files/new"), "").await.unwrap_err().code(), "DISK_QUOTA");
+        assert_eq!(
+            service.replace_lines(owner, here, &path("files/new"), None, "").await.unwrap_err().code(),
+            "DISK_QUOTA"
+        );
         service.replace_lines(owner, here, &path("files/large"), second_line, "").await.unwrap();
         let shrink = Edit { old: "line\n".repeat(1000), new: String::new(), expected: 2097 };
         service.edit_file(owner, here, &path("files/large"), &shrink).await.unwrap();
-        service.write_file(owner, here, &path("files/large"), "short").await.unwrap();
-        service.write_file(owner, here, &path("files/large"), "a little longer").await.unwrap();
+        service.replace_lines(owner, here, &path("files/large"), None, "short").await.unwrap();
+        service.replace_lines(owner, here, &path("files/large"), None, "a little longer").await.unwrap();
         let mut upload = service.begin_upload(owner, here).await.unwrap();
         upload.write_all(b"uploaded").unwrap();
         service.finish_upload(upload, "large").await.unwrap();

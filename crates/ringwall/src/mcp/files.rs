@@ -61,7 +61,7 @@ pub(super) async fn write(
 ) -> Result<CallToolResult, Error> {
     match FileTarget::read(&arguments.path)? {
         FileTarget::Agent(path) => {
-            service.write_file(&caller.principal, &caller.address(), &path, &arguments.content).await?
+            service.replace_lines(&caller.principal, &caller.address(), &path, None, &arguments.content).await?
         }
         FileTarget::Session(path) => {
             let address = caller.session_address(arguments.session_id);

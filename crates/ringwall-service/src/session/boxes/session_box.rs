@@ -112,14 +112,13 @@ impl Service {
     /// checks, so that it does not keep the service alive.
     pub(crate) fn check_box_quotas_on_schedule(&self) {
         let inner = Arc::downgrade(&self.inner);
-        let task = tokio::spawn(async move {
+        self.run_in_background(async move {
             loop {
                 tokio::time::sleep(QUOTA_CHECK_INTERVAL).await;
                 let Some(inner) = inner.upgrade() else { return };
                 Service { inner }.check_box_quotas().await;
             }
         });
-        *self.inner.measurer.lock() = Some(task);
     }
 
     /// Skips paused boxes: their processes cannot write.

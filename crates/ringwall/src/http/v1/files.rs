@@ -176,7 +176,7 @@ pub(crate) async fn write(
 ) -> Result<Json<Envelope<String>>, Problem> {
     let new: NewContent = deserialize(read_json_within(body, max_upload_bytes(&state), SETTING).await?)?;
     let address = Address { user, agent };
-    state.service.write_file(&principal, &address, &parse(&new.file_path)?, &new.content).await?;
+    state.service.replace_lines(&principal, &address, &parse(&new.file_path)?, None, &new.content).await?;
     Ok(success(format!("Successfully created or overwritten file: {}", new.file_path)))
 }
 

@@ -2,13 +2,24 @@
 //!
 //! Messages contain no host paths. Causes that only the operator needs are logged where they occur.
 
-mod agent;
-pub(crate) mod codes;
-
-pub use agent::{AgentProblem, ProblemKind};
+use ringwall_ids::{ExecId, IdError, RandomError};
+use ringwall_workspace::{FilesError, FilesErrorKind};
 
 use codes::DISK_QUOTA;
-use ringwall_ids::{ExecId, IdError, RandomError};
+
+/// Values of an exec's `error_reason.code` that several modules use.
+pub(crate) mod codes {
+    pub(crate) const BACKEND_UNAVAILABLE: &str = "BACKEND_UNAVAILABLE";
+    pub(crate) const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
+    pub(crate) const DISK_QUOTA: &str = "DISK_QUOTA";
+    pub(crate) const OOM: &str = "OOM";
+    pub(crate) const SHARED_COUNTER: &str = "SHARED_COUNTER";
+    pub(crate) const SESSION_BUSY: &str = "SESSION_BUSY";
+    /// The session's box died while the process ran in it.
+    pub(crate) const BOX_DIED: &str = "BOX_DIED";
+    pub(crate) const POOL_FULL: &str = "POOL_FULL";
+    pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -34,17 +45,17 @@ pub enum Error {
     LastOwner,
     #[error("the exec {0} has ended already")]
     AlreadyEnded(ExecId),
-    #[error("too many questions wait for a person's answer")]
+    #[error("too many approvals wait for an answer")]
     TooManyApprovals,
-    #[error("too many tickets were asked for")]
+    #[error("too many unused tickets")]
     TooManyTickets,
     #[error("this approval request has expired")]
     ApprovalExpired,
     #[error("too many execs are waiting")]
     QueueFull,
-    #[error("too many texts wait to be assessed: at most {per_user} of one user and {all} in all")]
+    #[error("too many texts wait for assessment: at most {per_user} per user and {all} in total")]
     TooManyAssessments { per_user: u32, all: u32 },
-    #[error("too many actions wait for this session's browser already; wait for the answers to some of them")]
+    #[error("too many actions wait for this session's browser; wait until some of them have ended")]
     TooManyActions,
     /// The workspace has reached its disk quota, or the request would exceed it.
     #[error("{message}")]
@@ -56,13 +67,12 @@ pub enum Error {
     PoolFull { message: String },
     #[error("the server is stopping")]
     Stopping,
-    #[error("the record cannot be written or read just now")]
+    #[error("the database cannot be read or written at the moment")]
     Busy(#[source] Box<ringwall_record::Error>),
     #[error("the manifest of the skill {id} is not valid: {}", reasons.join("; "))]
     InvalidManifest { id: String, reasons: Vec<String> },
     #[error("{message}")]
     Runtime { message: String },
-    /// Errors of the agent file and skill routes, with the messages of the API contract.
     #[error(transparent)]
     Agent(#[from] AgentProblem),
     /// A start-up error; shown only to the operator who starts the server.
@@ -74,6 +84,41 @@ pub enum Error {
     },
     #[error("another server uses this data directory")]
     DataInUse,
+}
+
+/// An error of the agent file and skill routes, with the message of the API contract.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct AgentProblem {
+    pub kind: ProblemKind,
+    pub message: String,
+}
+
+/// HTTP maps each kind to a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    Invalid,
+    Security,
+    Missing,
+    Timeout,
+    Mismatch,
+    TooLarge,
+    Busy,
+}
+
+impl ProblemKind {
+    /// The error code, for protocols that have one.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            ProblemKind::Invalid => "INVALID_ARGUMENT",
+            ProblemKind::Security => "FORBIDDEN",
+            ProblemKind::Missing => "NOT_FOUND",
+            ProblemKind::Timeout => "TIMEOUT",
+            ProblemKind::Mismatch => "CONFLICT",
+            ProblemKind::TooLarge => "TOO_LARGE",
+            ProblemKind::Busy => "BUSY",
+        }
+    }
 }
 
 /// The hint for a refused revocation.
@@ -114,18 +159,18 @@ impl Error {
             Error::Denied { denial, .. } => return denial.hint.clone(),
             Error::SetAtStart { hint, .. } => return Some(hint.clone()),
             Error::LastOwner => LAST_OWNER_HINT,
-            Error::TooManyTickets => "use them, or wait half a minute",
-            Error::TooManyApprovals => "answer some of them: GET /api/approvals?status=pending",
-            Error::TooManyAssessments { .. } => "wait for the answers to some of them, or send texts of at most 8 KiB",
-            Error::QueueFull => "wait for some of them to end, or raise sandbox.max_queued_execs",
+            Error::TooManyTickets => "use the tickets, or wait 30 seconds until they expire",
+            Error::TooManyApprovals => "answer some of them; list them with GET /api/approvals?status=pending",
+            Error::TooManyAssessments { .. } => "wait until some are answered, or send texts of at most 8 KiB",
+            Error::QueueFull => "wait until some of them have ended, or raise sandbox.max_queued_execs",
             Error::BackendUnavailable { backend, .. } if backend == "native" => {
                 "`ringwall doctor` says what is missing"
             }
-            Error::BackendUnavailable { backend, .. } if backend == "aio" => "leave the backend out",
+            Error::BackendUnavailable { backend, .. } if backend == "aio" => "omit the backend to use the default",
             Error::BackendUnavailable { backend, .. } if backend == "gvisor" => {
-                "install runsc and run the server as root, or ask for the native backend"
+                "install runsc and run the server as root, or select the native backend"
             }
-            Error::BackendUnavailable { .. } => "start the docker daemon, or ask for the native backend",
+            Error::BackendUnavailable { .. } => "start the Docker daemon, or select the native backend",
             Error::Stopping => "send the request again when the server is back",
             Error::Busy(source) => return source.hint().map(str::to_owned),
             Error::InvalidManifest { .. } => {
@@ -150,6 +195,10 @@ impl Error {
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Error::InvalidArgument { message: message.into() }
+    }
+
+    pub(crate) fn agent(kind: ProblemKind, message: impl Into<String>) -> Self {
+        Error::Agent(AgentProblem { kind, message: message.into() })
     }
 
     pub(crate) fn start(doing: &'static str) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> Self {
@@ -200,7 +249,7 @@ impl From<ringwall_record::Error> for Error {
             | Of::NumberTooLarge { .. } => Error::invalid(error.to_string()),
             Of::UnknownExec(exec_id) => Error::NotFound { what: format!("exec {exec_id}") },
             transient if transient.is_transient() => {
-                tracing::warn!(error = %causes(&transient), "the record is not to be had");
+                tracing::warn!(error = %causes(&transient), "the database is not available");
                 Error::Busy(Box::new(transient))
             }
             other => Error::runtime("use the record", &other),
@@ -234,5 +283,19 @@ impl From<ringwall_workspace::Error> for Error {
 impl From<ringwall_policy::Error> for Error {
     fn from(error: ringwall_policy::Error) -> Self {
         Error::invalid(error.to_string())
+    }
+}
+
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Self {
+        let kind = match error.kind() {
+            FilesErrorKind::Invalid => ProblemKind::Invalid,
+            FilesErrorKind::Security => ProblemKind::Security,
+            FilesErrorKind::Missing => ProblemKind::Missing,
+            FilesErrorKind::Mismatch => ProblemKind::Mismatch,
+            FilesErrorKind::TooLarge => ProblemKind::TooLarge,
+            FilesErrorKind::Busy => ProblemKind::Busy,
+        };
+        Error::agent(kind, error.to_string())
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! References are never fetched: the library is built without a retriever and configured offline.
 //! Patterns run on an engine with linear time, so look-around and back-references are refused, and
-//! the size of a compiled pattern is bounded. `survey` bounds the schema itself and runs first.
+//! the size of a compiled pattern is bounded. `schema_size` bounds the schema itself and runs first.
 
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 use super::reasons::Reasons;
-use super::survey::survey;
+use super::schema_size::check_size;
 
 /// Bytes of one compiled pattern; enough for hundreds of repeated character classes.
 const MAX_PATTERN: usize = 1 << 20;
@@ -21,7 +21,7 @@ const DRAFTS: [(&str, Draft); 2] = [
 
 /// Compiles an untrusted schema, or adds its errors at `prefix`.
 pub(super) fn compile_untrusted(schema: &Value, prefix: &str, reasons: &mut Reasons) -> Option<Validator> {
-    if let Err(objection) = survey(schema) {
+    if let Err(objection) = check_size(schema) {
         reasons.add(&format!("{prefix}{}", objection.pointer), &objection.message);
         return None;
     }
@@ -44,7 +44,7 @@ pub(super) fn compile_untrusted(schema: &Value, prefix: &str, reasons: &mut Reas
     }
 }
 
-/// Compiles a schema without surveying it.
+/// Compiles a schema without checking its size.
 pub(super) fn compile(schema: &Value, draft: Draft) -> Result<Validator, ValidationError<'static>> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     jsonschema::options().with_draft(draft).offline().with_pattern_options(patterns).build(schema)
@@ -116,7 +116,7 @@ mod tests {
         assert!(validator.is_valid(&json!("a".repeat(100_000))));
     }
 
-    /// Nests one keyword as deep and wide as the survey allows, for every keyword that holds
+    /// Nests one keyword as deep and wide as the size check allows, for every keyword that holds
     /// schemas. A cost that doubles per level would not end.
     #[test]
     fn the_worst_that_is_let_pass_ends() {
@@ -144,7 +144,7 @@ mod tests {
             for innermost in [json!(true), json!({"type": "string"}), json!({"properties": {"a": {"type": "string"}}})]
             {
                 let mut schema = innermost;
-                while survey(&wrap(schema.clone())).is_ok() {
+                while check_size(&wrap(schema.clone())).is_ok() {
                     schema = wrap(schema);
                 }
                 let validator = compile(&schema, Draft::Draft202012).expect("a valid schema");

@@ -34,8 +34,8 @@ pub(super) struct Objection {
 }
 
 /// Checks that the schema is bounded and refers to nothing but itself.
-pub(super) fn survey(schema: &Value) -> Result<(), Objection> {
-    let mut surveyor = Surveyor {
+pub(super) fn check_size(schema: &Value) -> Result<(), Objection> {
+    let mut check = SizeCheck {
         schema,
         measured: HashMap::new(),
         following: Vec::new(),
@@ -43,9 +43,9 @@ pub(super) fn survey(schema: &Value) -> Result<(), Objection> {
         patterns: 0,
         unevaluated: 0,
     };
-    match surveyor.measure(schema) {
+    match check.measure(schema) {
         Ok(_) => Ok(()),
-        Err(message) => Err(Objection { pointer: surveyor.pointer(), message }),
+        Err(message) => Err(Objection { pointer: check.pointer(), message }),
     }
 }
 
@@ -55,7 +55,7 @@ struct Extent {
     depth: usize,
 }
 
-struct Surveyor<'a> {
+struct SizeCheck<'a> {
     schema: &'a Value,
     /// Parts that were measured through references, so that each is walked once.
     measured: HashMap<&'a str, Extent>,
@@ -66,7 +66,7 @@ struct Surveyor<'a> {
     unevaluated: usize,
 }
 
-impl<'a> Surveyor<'a> {
+impl<'a> SizeCheck<'a> {
     /// On an error `path` is left at the place that caused it.
     fn measure(&mut self, value: &'a Value) -> Result<Extent, String> {
         // Both limits bound this function's recursion; deeper schemas are refused anyway.
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn message(schema: &Value) -> String {
-        survey(schema).map_or_else(|objection| objection.message, |()| "accepted".to_owned())
+        check_size(schema).map_or_else(|objection| objection.message, |()| "accepted".to_owned())
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
             json!({"properties": {"a/b~c": {"$ref": "#/$defs/x~1y~0z"}}, "$defs": {"x/y~z": {}}}),
             nested(DEEPEST),
         ] {
-            assert_eq!(survey(&schema), Ok(()), "{schema}");
+            assert_eq!(check_size(&schema), Ok(()), "{schema}");
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
             "urn:uuid:0",
         ] {
             let schema = json!({"properties": {"a": {"$ref": reference}}, "$defs": {"a": {}}});
-            let objection = survey(&schema).expect_err(reference);
+            let objection = check_size(&schema).expect_err(reference);
             assert_eq!(objection.pointer, "/properties/a/$ref");
             assert!(objection.message.contains("only references within this schema"), "{objection:?}");
         }
@@ -267,12 +267,12 @@ mod tests {
     fn keywords_that_multiply_the_work_are_few() {
         let unevaluated =
             |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner, "unevaluatedItems": 1}));
-        assert_eq!(survey(&unevaluated(MAX_UNEVALUATED)), Ok(()));
+        assert_eq!(check_size(&unevaluated(MAX_UNEVALUATED)), Ok(()));
         assert!(message(&unevaluated(MAX_UNEVALUATED + 1)).contains("more than 4 of unevaluatedProperties"));
         // Counted once although used often.
         let part = json!({"pattern": "a", "unevaluatedProperties": false});
         let uses: Vec<Value> = (0..100).map(|_| json!({"$ref": "#/$defs/part"})).collect();
-        assert_eq!(survey(&json!({"$defs": {"part": part}, "allOf": uses})), Ok(()));
+        assert_eq!(check_size(&json!({"$defs": {"part": part}, "allOf": uses})), Ok(()));
     }
 
     #[test]
