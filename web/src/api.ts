@@ -1,9 +1,8 @@
-// The HTTP client: same origin, with the login cookie. Each family of routes has its own form of
-// errors, which become one here. The server's messages are in the page's language where a
-// translation exists.
+// The HTTP client: same origin, with the login cookie. The families of routes have different forms
+// of errors; all become a `Problem`. The server translates its messages by `accept-language`.
 
-import { hearTime } from "./clock";
-import { language } from "./words";
+import { noteServerTime } from "./clock";
+import { language } from "./texts";
 
 export class Problem extends Error {
   constructor(
@@ -20,27 +19,27 @@ type Query = Record<string, string | number | undefined | null>;
 
 let whenLoggedOut: () => void = () => {};
 
-/** What to do when the server no longer knows us. */
+/** Sets the handler of responses with status 401. */
 export function onLoggedOut(act: () => void): void {
   whenLoggedOut = act;
 }
 
 export function url(path: string, query: Query = {}): string {
-  const words = new URLSearchParams();
+  const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined && value !== null && value !== "") words.set(name, String(value));
+    if (value !== undefined && value !== null && value !== "") parameters.set(name, String(value));
   }
-  const text = words.toString();
+  const text = parameters.toString();
   return text ? `${path}?${text}` : path;
 }
 
-interface Asked {
+interface Options {
   query?: Query;
   body?: unknown;
   signal?: AbortSignal;
 }
 
-async function send(method: string, path: string, { query, body, signal }: Asked = {}): Promise<Response> {
+async function send(method: string, path: string, { query, body, signal }: Options = {}): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(url(path, query), {
@@ -53,18 +52,18 @@ async function send(method: string, path: string, { query, body, signal }: Asked
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, "UNREACHABLE", "");
   }
-  hearTime(response);
+  noteServerTime(response);
   if (response.ok) return response;
-  throw told(response.status, await response.text(), path);
+  throw problemOf(response.status, await response.text(), path);
 }
 
-/** Reads a problem in whichever form it was told. */
-export function told(status: number, text: string, path: string): Problem {
+/** Reads an error response of any route. */
+function problemOf(status: number, text: string, path: string): Problem {
   let body: any = null;
   try {
     body = JSON.parse(text);
   } catch {
-    // A proxy answered; only the status is known.
+    // The response of a proxy; only its status is known.
   }
   if (status === 401 && path !== "/api/login") whenLoggedOut();
   const inner = body?.error ?? body?.detail ?? body?.data ?? "";
@@ -72,8 +71,8 @@ export function told(status: number, text: string, path: string): Problem {
   return new Problem(status, inner.code ?? "", inner.message ?? "", inner.hint);
 }
 
-export async function ask<T>(method: string, path: string, asked?: Asked): Promise<T> {
-  const response = await send(method, path, asked);
+export async function ask<T>(method: string, path: string, options?: Options): Promise<T> {
+  const response = await send(method, path, options);
   if (response.status === 204) return undefined as T;
   return (await response.json()) as T;
 }
@@ -82,9 +81,9 @@ export async function blob(path: string, query?: Query): Promise<Blob> {
   return (await send("GET", path, { query })).blob();
 }
 
-/** The body of an envelope. */
-export async function unwrap<T>(method: string, path: string, asked?: Asked): Promise<T> {
-  return (await ask<{ data: T }>(method, path, asked)).data;
+/** The `data` of a response of the `/v1` routes. */
+export async function askData<T>(method: string, path: string, options?: Options): Promise<T> {
+  return (await ask<{ data: T }>(method, path, options)).data;
 }
 
 export interface Page<T> {
@@ -92,7 +91,7 @@ export interface Page<T> {
   next: string | null;
 }
 
-/** A list with the way to its rest, whichever of the two forms it has. */
+/** A page of a list. The cursor of the next page is in a header or in the body. */
 export async function list<T>(path: string, query: Query, key?: string): Promise<Page<T>> {
   const response = await send("GET", path, { query });
   const body = await response.json();
@@ -100,7 +99,7 @@ export async function list<T>(path: string, query: Query, key?: string): Promise
   return { items: (key ? body[key] : []) ?? [], next: body.next_cursor ?? null };
 }
 
-/** Sends a file as a form, and says how much of it has gone. */
+/** Sends a file as a form and reports the sent share. */
 export function upload(path: string, query: Query, file: File, progress: (share: number) => void): Promise<string> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
@@ -110,7 +109,7 @@ export function upload(path: string, query: Query, file: File, progress: (share:
     };
     request.onload = () => {
       if (request.status >= 200 && request.status < 300) resolve(String(JSON.parse(request.responseText).data));
-      else reject(told(request.status, request.responseText, path));
+      else reject(problemOf(request.status, request.responseText, path));
     };
     request.onerror = () => reject(new Problem(0, "UNREACHABLE", ""));
     const form = new FormData();

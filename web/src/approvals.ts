@@ -8,46 +8,47 @@ import { computed, reactive, ref, watch } from "vue";
 
 import { ask, list, Problem } from "./api";
 import { serverNow } from "./clock";
-import type { Approval } from "./forms";
+import type { Approval } from "./types";
 import { isOperator, mayAnswer, me } from "./session";
 import { visible } from "./text";
-import { milliseconds, named } from "./words";
+import { milliseconds, nameOf } from "./texts";
 
-const EVERY = 3000;
-const LONGEST_WAIT = 15_000;
+const POLL_PERIOD = 3000;
+const MIN_RECONNECT_DELAY = 1000;
+const MAX_RECONNECT_DELAY = 15_000;
 
 const open = reactive(new Map<string, Approval>());
-/** Answered or over: a list that was on its way meanwhile does not bring them back. */
-const settled = new Set<string>();
-/** Put aside for now; they stay in the inbox. */
-const aside = reactive(new Set<string>());
-/** Grows with every change, for lists that want to look again. */
+/** Ids of closed questions, which a delayed response of the list must not add again. */
+const closed = new Set<string>();
+/** Ids of questions that the user postponed. They stay in the list of open approvals. */
+const postponed = reactive(new Set<string>());
+/** Incremented with every change, so that lists can watch it and reload. */
 export const changes = ref(0);
 export const isLive = ref(false);
 
 export const pending = computed(() =>
   [...open.values()].sort((left, right) => milliseconds(left.created_at) - milliseconds(right.created_at)),
 );
-/** The one that the dialog shows. */
-export const current = computed(() => (mayAnswer.value ? (pending.value.find((one) => !aside.has(one.id)) ?? null) : null));
+/** The question that the dialog shows. */
+export const current = computed(() => (mayAnswer.value ? (pending.value.find((one) => !postponed.has(one.id)) ?? null) : null));
 
-export function putAside(id: string): void {
-  aside.add(id);
+export function postpone(id: string): void {
+  postponed.add(id);
 }
 
-export function bringBack(id: string): void {
-  aside.delete(id);
+export function reopen(id: string): void {
+  postponed.delete(id);
 }
 
-/** What it is about, in one word. */
+/** The part of a text key that names the kind of question. */
 export function topic(one: Approval): string {
   return one.code ? "code" : one.kind;
 }
 
 function drop(id: string): void {
-  settled.add(id);
+  closed.add(id);
   open.delete(id);
-  aside.delete(id);
+  postponed.delete(id);
   changes.value += 1;
 }
 
@@ -57,24 +58,24 @@ export async function answer(id: string, body: { approved: boolean; remember: bo
     drop(id);
   } catch (error) {
     // Answered by another person, expired or void: it is no longer open.
-    if (error instanceof Problem && [404, 409, 410].includes(error.status)) void look();
+    if (error instanceof Problem && [404, 409, 410].includes(error.status)) void reload();
     throw error;
   }
 }
 
-/** Asks for all that are open. */
-async function look(): Promise<void> {
+/** Reloads all open questions. */
+async function reload(): Promise<void> {
   const known = new Set(open.keys());
   const page = await list<Approval>("/api/approvals", { status: "pending", limit: 1000 }, "approvals");
   const ids = new Set(page.items.map((one) => one.id));
   // Removes only questions that were known before the request: one that arrived over the socket
   // meanwhile is not in the answer, nor is one beyond the page.
   if (!page.next) for (const id of [...open.keys()].filter((id) => known.has(id) && !ids.has(id))) drop(id);
-  for (const one of page.items) take(one);
+  for (const one of page.items) add(one);
 }
 
-function take(one: Approval): void {
-  if (settled.has(one.id)) return;
+function add(one: Approval): void {
+  if (closed.has(one.id)) return;
   const isNew = !open.has(one.id);
   open.set(one.id, one);
   if (!isNew) return;
@@ -84,9 +85,9 @@ function take(one: Approval): void {
 
 function notify(one: Approval): void {
   if (!("Notification" in window) || Notification.permission !== "granted" || document.visibilityState === "visible") return;
-  const words = visible(one.command).slice(0, 200);
+  const body = visible(one.command).slice(0, 200);
   try {
-    const note = new Notification(named("dialog.title", topic(one)), { body: words, tag: one.id });
+    const note = new Notification(nameOf("dialog.title", topic(one)), { body, tag: one.id });
     note.onclick = () => {
       window.focus();
       note.close();
@@ -97,7 +98,7 @@ function notify(one: Approval): void {
   }
 }
 
-interface Told {
+interface SocketMessage {
   type: string;
   requestId?: string;
   request_id?: string;
@@ -106,30 +107,30 @@ interface Told {
   [more: string]: unknown;
 }
 
-function hear(told: Told): void {
-  const id = String(told.requestId ?? told.request_id ?? "");
-  if (told.type === "permission_resolved") {
+function receive(message: SocketMessage): void {
+  const id = String(message.requestId ?? message.request_id ?? "");
+  if (message.type === "permission_resolved") {
     drop(id);
-  } else if (told.type === "permission_request" && id) {
-    const requested = told.requestedPaths ?? (told.requestedPath ? [told.requestedPath] : []);
-    take({
+  } else if (message.type === "permission_request" && id) {
+    const requested = message.requestedPaths ?? (message.requestedPath ? [message.requestedPath] : []);
+    add({
       id,
-      kind: (told.kind as Approval["kind"]) ?? "path",
+      kind: (message.kind as Approval["kind"]) ?? "path",
       status: "pending",
-      session_id: (told.session_id as string) ?? null,
-      exec_id: (told.exec_id as string) ?? null,
-      user: (told.user as string) ?? null,
-      agent: (told.agent as string) ?? null,
-      command: (told.command as string) ?? "",
-      code: (told.code as string) ?? null,
+      session_id: (message.session_id as string) ?? null,
+      exec_id: (message.exec_id as string) ?? null,
+      user: (message.user as string) ?? null,
+      agent: (message.agent as string) ?? null,
+      command: (message.command as string) ?? "",
+      code: (message.code as string) ?? null,
       requested_paths: requested,
-      blocked_paths: (told.blocked_paths as string[]) ?? [],
-      risk_level: (told.risk_level as string) ?? null,
-      patterns: (told.patterns as string[]) ?? [],
-      covered_files: (told.covered_files as Approval["covered_files"]) ?? [],
-      not_covered: (told.not_covered as Approval["not_covered"]) ?? [],
-      created_at: (told.created_at as number) ?? serverNow(),
-      expires_at: told.expires_at as number,
+      blocked_paths: (message.blocked_paths as string[]) ?? [],
+      risk_level: (message.risk_level as string) ?? null,
+      patterns: (message.patterns as string[]) ?? [],
+      covered_files: (message.covered_files as Approval["covered_files"]) ?? [],
+      not_covered: (message.not_covered as Approval["not_covered"]) ?? [],
+      created_at: (message.created_at as number) ?? serverNow(),
+      expires_at: message.expires_at as number,
       answered_by: null,
       reason: null,
     });
@@ -138,56 +139,56 @@ function hear(told: Told): void {
 
 let socket: WebSocket | null = null;
 let timer: number | undefined;
-let patience = 1000;
-/** Another person, another watch: what the last one set going stops. */
-let watching = 0;
+let reconnectDelay = MIN_RECONNECT_DELAY;
+/** Incremented when another user logs in, which stops the connection and polling of the previous one. */
+let generation = 0;
 
-function listen(turn: number): void {
-  if (turn !== watching) return;
+function connect(own: number): void {
+  if (own !== generation) return;
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   socket = new WebSocket(`${scheme}://${location.host}/ws/approvals${isOperator.value ? "" : "/own"}`);
   socket.onopen = () => {
     isLive.value = true;
-    patience = 1000;
-    void look().catch(() => {});
+    reconnectDelay = MIN_RECONNECT_DELAY;
+    void reload().catch(() => {});
   };
   socket.onmessage = (event) => {
     try {
-      hear(JSON.parse(String(event.data)) as Told);
+      receive(JSON.parse(String(event.data)) as SocketMessage);
     } catch {
-      // An agent's token gets no questions.
+      // Not a message of this protocol.
     }
   };
   socket.onclose = () => {
     isLive.value = false;
-    if (turn !== watching) return;
-    window.setTimeout(() => listen(turn), patience);
-    patience = Math.min(patience * 2, LONGEST_WAIT);
+    if (own !== generation) return;
+    window.setTimeout(() => connect(own), reconnectDelay);
+    reconnectDelay = Math.min(reconnectDelay * 2, MAX_RECONNECT_DELAY);
   };
 }
 
-async function poll(turn: number): Promise<void> {
-  if (turn !== watching) return;
+async function poll(own: number): Promise<void> {
+  if (own !== generation) return;
   if (!isLive.value) {
     try {
-      await look();
+      await reload();
     } catch (error) {
       // A server without this route is not asked again.
       if (error instanceof Problem && error.status === 404) return;
     }
   }
-  timer = window.setTimeout(() => void poll(turn), EVERY);
+  timer = window.setTimeout(() => void poll(own), POLL_PERIOD);
 }
 
 function stop(): void {
-  watching += 1;
+  generation += 1;
   window.clearTimeout(timer);
   socket?.close();
   socket = null;
   isLive.value = false;
   open.clear();
-  aside.clear();
-  settled.clear();
+  postponed.clear();
+  closed.clear();
 }
 
 watch(
@@ -195,8 +196,8 @@ watch(
   (who) => {
     stop();
     if (!who) return;
-    void poll(watching);
-    if (mayAnswer.value) listen(watching);
+    void poll(generation);
+    if (mayAnswer.value) connect(generation);
   },
   { immediate: true },
 );

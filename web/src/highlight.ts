@@ -31,8 +31,8 @@ const EXTENSIONS: Record<string, string> = {
   yaml: "yaml",
 };
 
-/** Longer text is shown plain: colours are not worth a page that hangs. */
-const LONGEST = 200_000;
+/** Longer text is shown plain, because highlighting it would block the page. */
+const MAX_LENGTH = 200_000;
 
 export function languageOf(path: string): string {
   return EXTENSIONS[path.split(".").pop()?.toLowerCase() ?? ""] ?? "";
@@ -47,7 +47,7 @@ interface Node {
 
 export function coloured(text: string, language: string): VNodeChild[] {
   const shown = visible(text, "many");
-  if (shown.length > LONGEST || !highlighter.registered(language)) return [shown];
+  if (shown.length > MAX_LENGTH || !highlighter.registered(language)) return [shown];
   return nodes((highlighter.highlight(language, shown) as Node).children ?? []);
 }
 

@@ -2,7 +2,7 @@
 
 import { createRouter, createWebHistory } from "vue-router";
 
-import { known, me, recall } from "./session";
+import { isKnown, loadMe, me } from "./session";
 
 export const router = createRouter({
   history: createWebHistory(),
@@ -20,13 +20,13 @@ export const router = createRouter({
     { path: "/console/settings", redirect: "/console/settings/sandbox" },
     { path: "/console/settings/:tab", component: () => import("./pages/SettingsPage.vue"), props: true },
     { path: "/console/audit", component: () => import("./pages/AuditPage.vue") },
-    { path: "/:rest(.*)*", component: () => import("./pages/LostPage.vue"), meta: { open: true } },
+    { path: "/:rest(.*)*", component: () => import("./pages/NotFoundPage.vue"), meta: { open: true } },
   ],
   scrollBehavior: () => ({ top: 0 }),
 });
 
 router.beforeEach(async (to) => {
-  if (!known.value) await recall();
+  if (!isKnown.value) await loadMe();
   if (to.meta.open || me.value) return true;
   return { path: "/login", query: to.fullPath === "/console/overview" ? {} : { to: to.fullPath } };
 });

@@ -3,33 +3,33 @@
 import { computed, ref } from "vue";
 
 import { ask, onLoggedOut } from "./api";
-import type { Me } from "./forms";
+import type { Me } from "./types";
 
 export const me = ref<Me | null>(null);
-/** Whether the server was asked yet. */
-export const known = ref(false);
+/** True when the server has answered who the user is. */
+export const isKnown = ref(false);
 
 export const isOperator = computed(() => me.value?.role === "owner" || me.value?.role === "operator");
 export const isOwner = computed(() => me.value?.role === "owner");
-/** An agent never answers for itself. */
+/** Agents may not answer approvals. */
 export const mayAnswer = computed(() => me.value !== null && me.value.role !== "agent");
 
 onLoggedOut(() => {
   me.value = null;
 });
 
-export async function recall(): Promise<void> {
+export async function loadMe(): Promise<void> {
   try {
     me.value = await ask<Me>("GET", "/api/me");
   } catch {
     me.value = null;
   }
-  known.value = true;
+  isKnown.value = true;
 }
 
 export async function logIn(body: { token: string } | { code: string }): Promise<void> {
   me.value = await ask<Me>("POST", "/api/login", { body });
-  known.value = true;
+  isKnown.value = true;
 }
 
 export async function logOut(): Promise<void> {

@@ -57,40 +57,39 @@ const DARK = {
   brightWhite: "#ffffff",
 };
 
-export interface View {
+export interface TerminalView {
   write(text: string): void;
   recolour(): void;
   dispose(): void;
 }
 
-/** Somebody at a terminal: what they type, and how large their window is. */
-export interface Typist {
-  typed(bytes: Uint8Array): void;
-  resized(cols: number, rows: number): void;
+/** Receives typed bytes and changes of the size. */
+export interface TerminalInput {
+  onData(bytes: Uint8Array): void;
+  onResize(cols: number, rows: number): void;
 }
 
-export interface Seat extends View {
+export interface InteractiveTerminal extends TerminalView {
   show(bytes: Uint8Array): void;
   size(): { cols: number; rows: number };
   focus(): void;
-  /** What was there before is gone. */
   reset(): void;
 }
 
-export function open(place: HTMLElement): View {
-  const { terminal, view } = make(place, { disableStdin: true, cursorInactiveStyle: "none" });
+export function openReadOnly(container: HTMLElement): TerminalView {
+  const { terminal, view } = create(container, { disableStdin: true, cursorInactiveStyle: "none" });
   // Read-only: Tab must move past it.
   terminal.attachCustomKeyEventHandler(() => false);
   terminal.textarea?.setAttribute("tabindex", "-1");
   return view;
 }
 
-export function sit(place: HTMLElement, typist: Typist): Seat {
-  const { terminal, view } = make(place, { cursorBlink: true });
+export function openInteractive(container: HTMLElement, input: TerminalInput): InteractiveTerminal {
+  const { terminal, view } = create(container, { cursorBlink: true });
   const encoder = new TextEncoder();
-  terminal.onData((text) => typist.typed(encoder.encode(text)));
-  terminal.onBinary((text) => typist.typed(Uint8Array.from(text, (one) => one.charCodeAt(0))));
-  terminal.onResize(({ cols, rows }) => typist.resized(cols, rows));
+  terminal.onData((text) => input.onData(encoder.encode(text)));
+  terminal.onBinary((text) => input.onData(Uint8Array.from(text, (one) => one.charCodeAt(0))));
+  terminal.onResize(({ cols, rows }) => input.onResize(cols, rows));
   return {
     ...view,
     show: (bytes) => terminal.write(bytes),
@@ -100,7 +99,7 @@ export function sit(place: HTMLElement, typist: Typist): Seat {
   };
 }
 
-function make(place: HTMLElement, more: ITerminalOptions): { terminal: Terminal; view: View } {
+function create(container: HTMLElement, more: ITerminalOptions): { terminal: Terminal; view: TerminalView } {
   const sheets: CSSStyleSheet[] = [];
   const colours = () => {
     const chosen = isDark() ? DARK : LIGHT;
@@ -121,11 +120,11 @@ function make(place: HTMLElement, more: ITerminalOptions): { terminal: Terminal;
   });
   const fit = new FitAddon();
   terminal.loadAddon(fit);
-  terminal.open(place);
+  terminal.open(container);
   const watcher = new ResizeObserver(() => fit.fit());
-  watcher.observe(place);
+  watcher.observe(container);
   fit.fit();
-  const view: View = {
+  const view: TerminalView = {
     write: (text) => terminal.write(text),
     recolour: () => {
       terminal.options.theme = colours();

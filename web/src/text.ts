@@ -35,11 +35,11 @@ export function visible(text: string, lines: Lines = "one"): string {
   return text.replace(UNSEEN, (found) => (lines === "many" && (found === "\n" || found === "\t") ? found : picture(found)));
 }
 
-/** The text in pieces: ordinary, unseen, and the paths that are to stand out. */
+/** The text in pieces: ordinary text, unseen characters, and the paths to highlight. */
 export function segments(text: string, lines: Lines = "one", paths: readonly string[] = []): Segment[] {
   const found: Segment[] = [];
   let from = 0;
-  for (const [start, end] of places(text, paths)) {
+  for (const [start, end] of pathRanges(text, paths)) {
     found.push(...marked(text.slice(from, start), lines, "plain"), ...marked(text.slice(start, end), lines, "path"));
     from = end;
   }
@@ -61,8 +61,9 @@ function marked(text: string, lines: Lines, kind: SegmentKind): Segment[] {
   return found;
 }
 
-/** Where a command names these paths: as a whole, or (a relative name) by the last part alone. Never overlapping. */
-function places(text: string, paths: readonly string[]): [number, number][] {
+/** The ranges in which a command names these paths: the whole path, or its last component if the path does not occur. Never
+ * overlapping. */
+function pathRanges(text: string, paths: readonly string[]): [number, number][] {
   const found: [number, number][] = [];
   for (const path of paths) {
     if (path.length === 0) continue;
@@ -77,7 +78,7 @@ function places(text: string, paths: readonly string[]): [number, number][] {
   return found.filter(([start], index) => index === 0 || found.slice(0, index).every(([, end]) => start >= end));
 }
 
-/** A size as people read it. */
+/** A size in bytes with a unit. */
 export function bytes(count: number | null | undefined): string {
   if (count === null || count === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB"];

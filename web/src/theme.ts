@@ -2,11 +2,11 @@
 
 import { watch } from "vue";
 
-import { kept } from "./kept";
+import { stored } from "./storage";
 
 export type Theme = "system" | "light" | "dark";
 export const THEMES: readonly Theme[] = ["system", "light", "dark"];
-export const theme = kept<Theme>("theme", "system", THEMES);
+export const theme = stored<Theme>("theme", "system", THEMES);
 
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 

@@ -1,60 +1,60 @@
-// A workspace as the API names it. Owners and operators name the user; other users have their own.
+// Files and skills of a workspace. Requests of owners and operators name its user.
 
-import { upload as send, unwrap, url } from "./api";
-import type { Skill } from "./forms";
+import { askData, upload as send, url } from "./api";
+import type { Skill } from "./types";
 
 export interface Workspace {
   user: string;
   agent: string;
-  /** Whether the user has to be named. */
-  named: boolean;
+  /** True if requests must name the user. */
+  namesUser: boolean;
 }
 
-function query(place: Workspace, words: Record<string, string | number> = {}) {
-  return place.named ? { ...words, user: place.user } : words;
+function query(workspace: Workspace, more: Record<string, string | number> = {}) {
+  return workspace.namesUser ? { ...more, user: workspace.user } : more;
 }
 
-function route(place: Workspace, verb: string): string {
-  return `/v1/${encodeURIComponent(place.agent)}/${verb}`;
+function route(workspace: Workspace, verb: string): string {
+  return `/v1/${encodeURIComponent(workspace.agent)}/${verb}`;
 }
 
-export function files(place: Workspace, path: string): Promise<string[]> {
-  return unwrap("GET", route(place, "files"), { query: query(place, { path }) });
+export function files(workspace: Workspace, path: string): Promise<string[]> {
+  return askData("GET", route(workspace, "files"), { query: query(workspace, { path }) });
 }
 
-export async function content(place: Workspace, path: string, lines?: number): Promise<{ content: string; lines: string[] }> {
-  const words: Record<string, string | number> = lines === undefined ? { path } : { path, offset: 1, limit: lines };
-  return unwrap("GET", route(place, "content"), { query: query(place, words) });
+export async function content(workspace: Workspace, path: string, lines?: number): Promise<{ content: string; lines: string[] }> {
+  const more: Record<string, string | number> = lines === undefined ? { path } : { path, offset: 1, limit: lines };
+  return askData("GET", route(workspace, "content"), { query: query(workspace, more) });
 }
 
-export function write(place: Workspace, path: string, text: string): Promise<string> {
-  return unwrap("POST", route(place, "write"), { query: query(place), body: { file_path: path, content: text } });
+export function write(workspace: Workspace, path: string, text: string): Promise<string> {
+  return askData("POST", route(workspace, "write"), { query: query(workspace), body: { file_path: path, content: text } });
 }
 
-export function remove(place: Workspace, path: string): Promise<string> {
-  return unwrap("DELETE", route(place, "delete"), { query: query(place, { path }) });
+export function remove(workspace: Workspace, path: string): Promise<string> {
+  return askData("DELETE", route(workspace, "delete"), { query: query(workspace, { path }) });
 }
 
-export function download(place: Workspace, path: string): string {
-  return url(route(place, "download"), query(place, { path }));
+export function download(workspace: Workspace, path: string): string {
+  return url(route(workspace, "download"), query(workspace, { path }));
 }
 
-export function uploadFile(place: Workspace, file: File, progress: (share: number) => void): Promise<string> {
-  return send(`/v1/files/${encodeURIComponent(place.agent)}/upload`, query(place), file, progress);
+export function uploadFile(workspace: Workspace, file: File, progress: (share: number) => void): Promise<string> {
+  return send(`/v1/files/${encodeURIComponent(workspace.agent)}/upload`, query(workspace), file, progress);
 }
 
-export function skills(place: Workspace): Promise<Skill[]> {
-  return unwrap("GET", `/v1/skills/${encodeURIComponent(place.agent)}/layers`, { query: query(place) });
+export function skills(workspace: Workspace): Promise<Skill[]> {
+  return askData("GET", `/v1/skills/${encodeURIComponent(workspace.agent)}/layers`, { query: query(workspace) });
 }
 
-export function removeSkill(place: Workspace, name: string): Promise<string> {
-  return unwrap("DELETE", `/v1/skills/${encodeURIComponent(place.agent)}/delete`, { query: query(place, { name }) });
+export function removeSkill(workspace: Workspace, name: string): Promise<string> {
+  return askData("DELETE", `/v1/skills/${encodeURIComponent(workspace.agent)}/delete`, { query: query(workspace, { name }) });
 }
 
 export type Layer = "overlay" | "baseline";
 
-export function uploadSkill(place: Workspace, layer: Layer, file: File, progress: (share: number) => void): Promise<string> {
-  const agent = encodeURIComponent(place.agent);
-  if (!place.named) return send(`/v1/skills/${agent}/upload`, {}, file, progress);
-  return send(`/v1/skills/${encodeURIComponent(place.user)}/${agent}/upload`, { scope: layer }, file, progress);
+export function uploadSkill(workspace: Workspace, layer: Layer, file: File, progress: (share: number) => void): Promise<string> {
+  const agent = encodeURIComponent(workspace.agent);
+  if (!workspace.namesUser) return send(`/v1/skills/${agent}/upload`, {}, file, progress);
+  return send(`/v1/skills/${encodeURIComponent(workspace.user)}/${agent}/upload`, { scope: layer }, file, progress);
 }

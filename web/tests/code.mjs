@@ -36,7 +36,7 @@ export const tests = {
     const { page, done } = await visit(browser, { path: "/console/overview" });
     const { id } = await asks(RISKY);
     await dialog(page).getByText("AI wants to run risky code").waitFor();
-    const shown = await page.locator("[data-code] .text > .stranger").allTextContents();
+    const shown = await page.locator("[data-code] .text > .untrusted").allTextContents();
     equal(shown.join("\n"), RISKY.trimEnd(), "the code");
     const marked = page.locator("[data-code] .marked");
     equal(await marked.last().getAttribute("data-line"), "4", "the line");

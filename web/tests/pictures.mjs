@@ -181,7 +181,7 @@ const acts = {
     await page.locator(".prose h1").waitFor();
   },
   terminal: async (page) => {
-    await page.locator("[data-seat][data-state=connected]").waitFor();
+    await page.locator("[data-terminal-state=connected]").waitFor();
     await page.keyboard.type("ls; head -n 1 data/sales.csv; stty size; id -un; touch /usr/bin/x\n");
     await page.waitForTimeout(700);
   },

@@ -2,7 +2,7 @@ import { api, begin, ended, equal, expect, serve, until, visit } from "./browser
 
 /** What a terminal shows now. */
 function screen(page) {
-  return page.locator("[data-seat] .xterm-rows").innerText();
+  return page.locator("[data-terminal-state] .xterm-rows").innerText();
 }
 
 async function shows(page, text) {
@@ -10,7 +10,7 @@ async function shows(page, text) {
 }
 
 async function connected(page) {
-  await page.locator("[data-seat][data-state=connected]").waitFor();
+  await page.locator("[data-terminal-state=connected]").waitFor();
 }
 
 export const tests = {

@@ -10,11 +10,11 @@
 import { visible } from "./text";
 
 const ESCAPE = "\u001b";
-/** A sequence that is longer than this is none. */
-const LONGEST = 64;
+/** Longer text after an escape character is not treated as a sequence. */
+const MAX_SEQUENCE = 64;
 
-/** Takes output in pieces as it comes; a sequence may be cut anywhere. */
-export class Inert {
+/** Filters output that arrives in pieces. A sequence may be split between two pieces. */
+export class OutputFilter {
   private held = "";
 
   push(piece: string): string {
@@ -26,12 +26,12 @@ export class Inert {
       const escape = text.indexOf(ESCAPE, at);
       if (escape < 0) return out + plain(text.slice(at));
       out += plain(text.slice(at, escape));
-      const rest = text.slice(escape, escape + LONGEST);
+      const rest = text.slice(escape, escape + MAX_SEQUENCE);
       const sequence = /^\u001b\[([0-9;:]*)([mK])/.exec(rest);
       if (sequence) {
         out += sequence[2] === "m" ? colour(sequence[1]) : `${ESCAPE}[K`;
         at = escape + sequence[0].length;
-      } else if (rest.length < LONGEST && /^\u001b(\[[0-9;:]*)?$/.test(rest)) {
+      } else if (rest.length < MAX_SEQUENCE && /^\u001b(\[[0-9;:]*)?$/.test(rest)) {
         this.held = rest;
         return out;
       } else {
@@ -42,7 +42,7 @@ export class Inert {
     return out;
   }
 
-  /** Whatever was waited for will not come. */
+  /** Returns the rest, if the output ended in the middle of a sequence. */
   end(): string {
     const rest = this.held;
     this.held = "";
@@ -50,7 +50,7 @@ export class Inert {
   }
 }
 
-/** Line feeds become whole line ends; a lone carriage return stays, it is what progress bars are made of. */
+/** Line feeds become CR LF. A lone carriage return stays, because progress bars use it. */
 function plain(text: string): string {
   return text
     .split(/(\r\n|\n|\r)/)
@@ -59,25 +59,25 @@ function plain(text: string): string {
 }
 
 function colour(parameters: string): string {
-  const words = parameters.replaceAll(":", ";").split(";");
+  const codes = parameters.replaceAll(":", ";").split(";");
   const kept: string[] = [];
-  for (let index = 0; index < words.length; index += 1) {
-    const word = words[index];
-    if ((word === "38" || word === "48") && words[index + 1] === "2") {
-      const [red, green, blue] = words.slice(index + 2, index + 5).map((text) => Number(text) || 0);
-      kept.push(word, "5", String(nearest(red ?? 0, green ?? 0, blue ?? 0)));
+  for (let index = 0; index < codes.length; index += 1) {
+    const code = codes[index];
+    if ((code === "38" || code === "48") && codes[index + 1] === "2") {
+      const [red, green, blue] = codes.slice(index + 2, index + 5).map((text) => Number(text) || 0);
+      kept.push(code, "5", String(nearest(red ?? 0, green ?? 0, blue ?? 0)));
       index += 4;
-    } else if (word === "58") {
+    } else if (code === "58") {
       // The colour of an underline needs a style attribute.
-      index += words[index + 1] === "2" ? 4 : 2;
+      index += codes[index + 1] === "2" ? 4 : 2;
     } else {
-      kept.push(word ?? "");
+      kept.push(code ?? "");
     }
   }
   return `${ESCAPE}[${kept.join(";")}m`;
 }
 
-/** In the cube of six steps a side. */
+/** The nearest colour of the 6×6×6 cube. */
 function nearest(red: number, green: number, blue: number): number {
   const step = (value: number) => Math.round((Math.min(Math.max(value, 0), 255) / 255) * 5);
   return 16 + 36 * step(red) + 6 * step(green) + step(blue);

@@ -1,17 +1,17 @@
-// The page's texts in two languages. A key is a key of the English table; the compiler checks that
-// the Chinese table has the same keys.
+// The texts in two languages. The English table defines the keys; the compiler checks that the
+// Chinese table has the same ones.
 
 import { watch } from "vue";
 
-import { kept } from "../kept";
+import { stored } from "../storage";
 import { en } from "./en";
 import { zh } from "./zh";
 
 export type Language = "en" | "zh";
-export type Word = keyof typeof en;
+export type TextKey = keyof typeof en;
 
-const usual: Language = navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
-export const language = kept<Language>("language", usual, ["en", "zh"]);
+const preferred: Language = navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
+export const language = stored<Language>("language", preferred, ["en", "zh"]);
 
 watch(
   language,
@@ -21,36 +21,36 @@ watch(
   { immediate: true },
 );
 
-const tables: Record<Language, Record<Word, string>> = { en, zh };
+const tables: Record<Language, Record<TextKey, string>> = { en, zh };
 
-/** A text in the language of the moment; `{name}` in it is replaced. */
-export function t(word: Word, values: Record<string, string | number> = {}): string {
-  return tables[language.value][word].replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
+/** The text of a key in the current language, with each `{name}` replaced by its value. */
+export function t(key: TextKey, values: Record<string, string | number> = {}): string {
+  return tables[language.value][key].replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
 }
 
-export function isWord(text: string): text is Word {
+export function isTextKey(text: string): text is TextKey {
   return Object.hasOwn(en, text);
 }
 
-/** A word of the interface where there is one; the server's own otherwise. */
-export function named(prefix: string, text: string): string {
-  const key = `${prefix}.${text}`;
-  return isWord(key) ? t(key) : text;
+/** The text of the key `prefix.name`, or `name` itself if there is no such key. */
+export function nameOf(prefix: string, name: string): string {
+  const key = `${prefix}.${name}`;
+  return isTextKey(key) ? t(key) : name;
 }
 
-function moment(at: number | string | null | undefined): Date | null {
+function toDate(at: number | string | null | undefined): Date | null {
   if (at === null || at === undefined || at === "") return null;
   const date = new Date(at);
   return Number.isNaN(date.getTime()) ? null : date;
 }
 
 export function milliseconds(at: number | string | null | undefined): number {
-  return moment(at)?.getTime() ?? 0;
+  return toDate(at)?.getTime() ?? 0;
 }
 
-/** A moment in the reader's own time zone. */
+/** A time in the reader's time zone; without the date if it is today. */
 export function time(at: number | string | null | undefined): string {
-  const date = moment(at);
+  const date = toDate(at);
   if (!date) return "–";
   const locale = language.value === "zh" ? "zh-CN" : "en-GB";
   const now = new Date();
@@ -60,7 +60,7 @@ export function time(at: number | string | null | undefined): string {
   return date.toLocaleString(locale, { ...year, month: "short", day: "numeric", ...clock });
 }
 
-/** A count as it is written in the reader's language. */
+/** A number in the format of the current language. */
 export function number(count: number): string {
   return count.toLocaleString(language.value === "zh" ? "zh-CN" : "en-GB");
 }

@@ -1,8 +1,8 @@
-// Stores language and colours in the browser. Without storage the page still works.
+// A value that the browser keeps between visits, such as the language. Without storage the page still works.
 
 import { ref, watch, type Ref } from "vue";
 
-export function kept<T extends string>(name: string, usual: T, allowed: readonly T[]): Ref<T> {
+export function stored<T extends string>(name: string, fallback: T, allowed: readonly T[]): Ref<T> {
   const key = `ringwall.${name}`;
   let found: string | null = null;
   try {
@@ -10,7 +10,7 @@ export function kept<T extends string>(name: string, usual: T, allowed: readonly
   } catch {
     // The browser forbids storage.
   }
-  const value = ref(allowed.includes(found as T) ? (found as T) : usual) as Ref<T>;
+  const value = ref(allowed.includes(found as T) ? (found as T) : fallback) as Ref<T>;
   watch(value, (chosen) => {
     try {
       localStorage.setItem(key, chosen);

@@ -30,8 +30,8 @@ export const STATUSES: Status[] = [
   "LOST",
 ];
 
-export const GOES_ON: ReadonlySet<Status> = new Set<Status>(["QUEUED", "RUNNING", "AWAITING_APPROVAL"]);
-export const WENT_WRONG: ReadonlySet<Status> = new Set<Status>(["FAILED", "TIMEOUT", "POLICY_DENIED", "LOST"]);
+export const UNFINISHED: ReadonlySet<Status> = new Set<Status>(["QUEUED", "RUNNING", "AWAITING_APPROVAL"]);
+export const UNSUCCESSFUL: ReadonlySet<Status> = new Set<Status>(["FAILED", "TIMEOUT", "POLICY_DENIED", "LOST"]);
 
 export interface ExecSummary {
   exec_id: string;
@@ -60,15 +60,15 @@ export interface Exec extends ExecSummary {
     version?: string;
     limits?: Record<string, number>;
     layers?: Record<string, string>;
-    /** Records of before have no layer for a box without a network. */
+    /** Older records have no layer for a box without a network. */
     net?: { mode?: string; layer?: string };
     path_control?: "on" | "off";
-    /** While path control was off: what the box showed of the host. Older records have none, and showed all of it. */
+    /** The part of the host that was visible while path control was off. Older records have none: all was visible. */
     when_disabled?: HostView;
-    /** Which paths of the host its box has, as whom, and by whose word. */
+    /** Host paths in the box, with the user that accesses them and the source of the permission. */
     paths?: { path: string; real?: string; acts_as: string; by: string }[];
   } | null;
-  protections: Record<string, unknown>[] | null;
+  protections: { name: string; state: string; why: string | null }[] | null;
   error_reason: { code: string; message: string } | null;
   stdout_truncated: boolean;
   stderr_truncated: boolean;
@@ -87,7 +87,7 @@ export interface PathEntry {
   description: string;
   enabled: boolean;
   scope?: string;
-  /** Why to think twice. */
+  /** Why allowing the path is dangerous. */
   warning: string | null;
 }
 
@@ -129,7 +129,7 @@ export interface CoveredFile {
   script?: { text: string; is_whole: boolean };
 }
 
-/** What remembering would store, and what that would have changed. */
+/** The entries that remembering would store, and their effect on past execs. */
 export interface Preview {
   entries: { path: string; scope: string; warning: string | null }[];
   execs: { looked_at: number; would_allow: number; would_still_ask: number };
@@ -181,8 +181,7 @@ export interface AuditEntry {
   subject: string;
   exec_id?: string | null;
   request_id?: string | null;
-  detail?: unknown;
-  details?: unknown;
+  details: unknown;
   hash: string;
 }
 
@@ -230,7 +229,7 @@ export interface ExecConnections {
 export interface BrowserAction {
   action_id: string;
   action: string;
-  /** Where, at what, with what; never what was typed. */
+  /** Parameters of the action, without typed text. */
   detail: Record<string, unknown> | null;
   actor: string;
   status: "running" | "succeeded" | "failed" | "refused" | "lost";
