@@ -10,13 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ringwall_ids::{AgentId, UserId};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::error::Error;
-
-use crate::error::ProblemKind;
+use crate::error::{Error, ProblemKind};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,20 +26,16 @@ pub(crate) struct Locks {
     all: Arc<Mutex<HashMap<Key, Arc<RwLock<()>>>>>,
 }
 
-/// A read lock on a workspace.
+/// A held lock on a workspace.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct Held<G> {
     // Dropped in this order: the share removes the lock from the map if it was the last one.
-    _guard: OwnedRwLockReadGuard<()>,
+    _guard: G,
     _share: Share,
 }
 
-/// A write lock on a workspace.
-#[derive(Debug)]
-pub(crate) struct Writing {
-    _guard: OwnedRwLockWriteGuard<()>,
-    _share: Share,
-}
+pub(crate) type Reading = Held<OwnedRwLockReadGuard<()>>;
+pub(crate) type Writing = Held<OwnedRwLockWriteGuard<()>>;
 
 /// A reference to a lock by a waiter or holder.
 #[derive(Debug)]
@@ -54,7 +48,7 @@ impl Locks {
     pub(crate) async fn read(&self, user: &UserId, agent: &AgentId) -> Result<Reading, Error> {
         let (lock, share) = self.share(user, agent);
         match tokio::time::timeout(READ_TIMEOUT, lock.read_owned()).await {
-            Ok(guard) => Ok(Reading { _guard: guard, _share: share }),
+            Ok(guard) => Ok(Held { _guard: guard, _share: share }),
             Err(_) => Err(busy("Read")),
         }
     }
@@ -67,35 +61,31 @@ impl Locks {
     pub(crate) async fn write_within(&self, timeout: Duration, user: &UserId, agent: &AgentId) -> Option<Writing> {
         let (lock, share) = self.share(user, agent);
         let guard = tokio::time::timeout(timeout, lock.write_owned()).await.ok()?;
-        Some(Writing { _guard: guard, _share: share })
+        Some(Held { _guard: guard, _share: share })
     }
 
     /// Held while a box runs. Writers hold these locks only briefly.
     pub(crate) async fn stay(&self, user: &UserId, agent: &AgentId) -> Reading {
         let (lock, share) = self.share(user, agent);
-        Reading { _guard: lock.read_owned().await, _share: share }
+        Held { _guard: lock.read_owned().await, _share: share }
     }
 
     /// `None` if the lock is held.
     pub(crate) fn try_write(&self, user: &UserId, agent: &AgentId) -> Option<Writing> {
         let (lock, share) = self.share(user, agent);
-        lock.try_write_owned().ok().map(|guard| Writing { _guard: guard, _share: share })
+        lock.try_write_owned().ok().map(|guard| Held { _guard: guard, _share: share })
     }
 
     fn share(&self, user: &UserId, agent: &AgentId) -> (Arc<RwLock<()>>, Share) {
         let key = (user.clone(), agent.clone());
-        let lock = Arc::clone(self.map().entry(key.clone()).or_default());
+        let lock = Arc::clone(self.all.lock().entry(key.clone()).or_default());
         (lock, Share { locks: self.clone(), key })
-    }
-
-    fn map(&self) -> MutexGuard<'_, HashMap<Key, Arc<RwLock<()>>>> {
-        self.all.lock()
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut all = self.locks.map();
+        let mut all = self.locks.all.lock();
         // Only the map's reference is left; new ones are made under this mutex.
         if all.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             all.remove(&self.key);
@@ -137,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_changes_where_a_box_is() {
+    async fn running_box_blocks_writers() {
         let locks = Locks::default();
         let (user, agent) = pair("a");
         let boxes = (locks.stay(&user, &agent).await, locks.stay(&user, &agent).await);
@@ -149,7 +139,7 @@ mod tests {
         assert!(tokio::time::timeout(Duration::ZERO, locks.stay(&user, &agent)).await.is_err());
         drop(alone);
         locks.stay(&user, &agent).await;
-        assert!(locks.map().is_empty());
+        assert!(locks.all.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,8 +150,8 @@ mod tests {
         // One request times out, one is cancelled at once.
         assert!(locks.read(&user, &agent).await.is_err());
         assert!(tokio::time::timeout(Duration::ZERO, locks.write(&user, &agent)).await.is_err());
-        assert_eq!(locks.map().len(), 1);
+        assert_eq!(locks.all.lock().len(), 1);
         drop(held);
-        assert!(locks.map().is_empty());
+        assert!(locks.all.lock().is_empty());
     }
 }

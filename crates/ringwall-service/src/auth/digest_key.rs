@@ -1,7 +1,9 @@
 //! `digest.key`: the secret of a data directory, created once. Keys for other purposes are derived
 //! from it.
 //!
-//! - It keys the digests by which a repeated request is recognised. A request may contain secrets, and an unkeyed digest in a copied database could be tested against guesses. With a different key a repeated request is rejected; it never runs twice.
+//! - It keys the digests that identify repeated requests. A request may contain secrets, and an
+//!   unkeyed digest in a copied database could be tested against guesses. With a different key a
+//!   repeated request is rejected; it never runs twice.
 //! - A derived key signs the head of the audit chain ([`head_key`]).
 
 use std::path::Path;
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_has_one_key_and_another_directory_another() {
+    fn digest_keys_of_two_directories_differ() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let sealed = |data: &Path| DigestKey::ensure(data).unwrap().seal([7; 32]);
         let first = sealed(one.path());
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_key_is_not_replaced_in_silence() {
+    fn damaged_digest_key_is_refused() {
         let data = tempfile::tempdir().unwrap();
         for damaged in ["", "x", "0g", &"0".repeat(127), &"é".repeat(64)] {
             std::fs::write(data.path().join(FILE), damaged).unwrap();

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ringwall_record::Digest;
 use tokio::sync::watch;
 
@@ -80,12 +80,8 @@ impl HeldLogin {
 }
 
 impl Logins {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
-    }
-
     pub(crate) fn begin(&self, text: &str, token: Digest, now: Instant) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.logins.retain(|_, login| now < login.lasting.ends);
         let of_token = table.logins.iter().filter(|(_, login)| login.lasting.token == token);
         if of_token.clone().count() >= MAX_PER_TOKEN {
@@ -97,25 +93,25 @@ impl Logins {
     }
 
     pub(crate) fn find(&self, text: &str, now: Instant) -> Option<(Digest, HeldLogin)> {
-        let table = self.lock();
+        let table = self.table.lock();
         let Login { lasting, over } = table.logins.get(&Digest::of(text.as_bytes()))?;
         let held = HeldLogin { over: over.subscribe(), ends: lasting.ends };
         (now < lasting.ends).then_some((lasting.token, held))
     }
 
     pub(crate) fn end(&self, text: &str) {
-        self.lock().logins.remove(&Digest::of(text.as_bytes()));
+        self.table.lock().logins.remove(&Digest::of(text.as_bytes()));
     }
 
     pub(crate) fn add_code(&self, text: &str, token: Digest, now: Instant) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.codes.retain(|_, code| now < code.ends);
         table.codes.insert(Digest::of(text.as_bytes()), Lasting { token, ends: now + CODE_LASTS });
     }
 
     /// Removes the code even if it has expired: a code can be used once.
     pub(crate) fn take_code(&self, text: &str, now: Instant) -> Option<Digest> {
-        let found = self.lock().codes.remove(&Digest::of(text.as_bytes()));
+        let found = self.table.lock().codes.remove(&Digest::of(text.as_bytes()));
         found.filter(|code| now < code.ends).map(|code| code.token)
     }
 }
@@ -137,7 +133,7 @@ mod tests {
         let [one, two] = ["one", "two"].map(|text| logins.find(text, now).unwrap().1);
         assert!(!one.is_over() && !two.is_over());
         logins.end("one");
-        assert!(one.is_over() && !two.is_over(), "another login of the same token goes on");
+        assert!(one.is_over() && !two.is_over(), "another login of the same token is not affected");
         one.ended().await;
         let late = HeldLogin { ends: now, ..two };
         assert!(late.is_over());
@@ -145,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_lasts_its_time() {
+    fn login_ends_at_deadline_and_logout() {
         let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
         logins.begin("text", token, now);
         assert_eq!(token_of(&logins, "text", now), Some(token));
@@ -156,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_used_once_and_soon() {
+    fn login_code_works_once_before_deadline() {
         let (logins, token, now) = (Logins::default(), Digest::of(b"token"), Instant::now());
         logins.add_code("code", token, now);
         assert_eq!(logins.take_code("code", now), Some(token));
@@ -170,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_login_of_a_token_makes_room() {
+    fn login_above_token_limit_replaces_oldest() {
         let (logins, now) = (Logins::default(), Instant::now());
         let (token, another) = (Digest::of(b"token"), Digest::of(b"another"));
         logins.begin("of another", another, now);

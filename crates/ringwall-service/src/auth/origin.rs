@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 const MAX_NAME_LEN: usize = 80;
-const MAX_VERSION: usize = 40;
+const MAX_VERSION_LEN: usize = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
@@ -27,7 +27,7 @@ pub struct ClientClaim {
 
 impl ClientClaim {
     pub fn new(name: &str, version: &str) -> Self {
-        Self { name: short(name, MAX_NAME_LEN), version: short(version, MAX_VERSION) }
+        Self { name: short(name, MAX_NAME_LEN), version: short(version, MAX_VERSION_LEN) }
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_short_and_says_that_it_is_one() {
+    fn client_claim_is_shortened_and_marked() {
         let client = Some(ClientClaim::new(&"x\u{1b}".repeat(1000), "1.0\0\n"));
         let note = Origin { door: "mcp", remote: None, client }.note();
         assert_eq!(note["client_says"], json!({ "name": "x".repeat(MAX_NAME_LEN), "version": "1.0" }));

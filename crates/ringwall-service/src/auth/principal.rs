@@ -99,7 +99,7 @@ impl Principal {
 fn own_or_named<'a>(key: &str, own: Option<&'a str>, named: Option<&'a str>) -> Result<&'a str, Error> {
     match (own, named) {
         (Some(own), Some(named)) if own != named => {
-            Err(Error::Forbidden { why: format!("this token is not of the {key} that the request names") })
+            Err(Error::Forbidden { why: format!("this token does not belong to the {key} that the request names") })
         }
         (Some(own), _) => Ok(own),
         (None, named) => Ok(named.unwrap_or(DEFAULT)),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_ones_own_or_the_named_one() {
+    fn workspace_of_request_is_own_or_named() {
         let (user, agent): (UserId, AgentId) = ("u".parse().unwrap(), "a".parse().unwrap());
         let pair = |principal: &Principal, user, agent| {
             principal
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_may_see_do() {
+    fn principal_sees_only_permitted_agents() {
         let (user, agent): (UserId, AgentId) = ("u".parse().unwrap(), "a".parse().unwrap());
         let (other, other_agent): (UserId, AgentId) = ("v".parse().unwrap(), "b".parse().unwrap());
         let own = principal(Holder::User(user.clone()));

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_ticket_opens_once_and_soon() {
+    async fn ticket_is_valid_once_before_expiry() {
         let tickets = Tickets::default();
         tickets.issue(&principal(), None, "one").unwrap();
         tickets.issue(&principal(), None, "two").unwrap();

@@ -8,7 +8,7 @@ pub(crate) use history::{Load, LoadByUser};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ringwall_executor::pool::WarmFigures;
 use ringwall_ids::UserId;
 use ringwall_record::Status;
@@ -56,24 +56,24 @@ struct Held {
 
 impl Counters {
     pub(crate) fn ended(&self, user: &UserId, status: Status, backend: &str) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         *held.ended.entry((status, backend.to_owned())).or_default() += 1;
         held.history.ended(now(), user, status);
     }
 
     pub(crate) fn sampled(&self, load: &LoadByUser) {
-        self.lock().history.sampled(now(), load);
+        self.held.lock().history.sampled(now(), load);
     }
 
     /// The last hour, and the mean start time of boxes.
     pub(crate) fn hour(&self, whose: Option<&UserId>) -> (Vec<Minute>, Option<Duration>) {
-        let held = self.lock();
+        let held = self.held.lock();
         let mean = u32::try_from(held.count).ok().and_then(|count| held.sum.checked_div(count));
         (held.history.hour(now(), whose), mean)
     }
 
     pub(crate) fn set_up(&self, took: Duration) {
-        let mut held = self.lock();
+        let mut held = self.held.lock();
         held.count += 1;
         held.sum += took;
         for (bucket, bound) in held.buckets.iter_mut().zip(BOUNDS_MS) {
@@ -83,12 +83,8 @@ impl Counters {
 
     /// Counts of ended execs by status and backend, and the start times of boxes.
     pub(crate) fn totals(&self) -> (BTreeMap<(Status, String), u64>, Histogram) {
-        let held = self.lock();
+        let held = self.held.lock();
         let at_most = BOUNDS_MS.into_iter().zip(held.buckets).collect();
         (held.ended.clone(), Histogram { at_most, count: held.count, sum: held.sum })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock()
     }
 }

@@ -95,7 +95,7 @@ pub(crate) struct Inner {
 }
 
 impl fmt::Debug for Service {
-    /// Prints no fields; they would fill pages.
+    /// Prints no fields: they include secrets and whole tables.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Service").finish_non_exhaustive()
     }

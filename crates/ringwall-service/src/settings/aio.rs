@@ -39,15 +39,9 @@ pub(crate) struct AssignedService {
 impl AioPart {
     /// Checks each value alone, because start-up settings are set one after the other.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if let Some(url) = &self.url {
-            read_url(url)?;
-        }
-        if let Some(user) = &self.user {
-            read::<UserId>("aio.user", user)?;
-        }
-        if let Some(agent) = &self.agent {
-            read::<AgentId>("aio.agent", agent)?;
-        }
+        self.url.as_deref().map(read_url).transpose()?;
+        self.user.as_deref().map(|user| read::<UserId>("aio.user", user)).transpose()?;
+        self.agent.as_deref().map(|agent| read::<AgentId>("aio.agent", agent)).transpose()?;
         Ok(())
     }
 
@@ -57,14 +51,13 @@ impl AioPart {
             (None, None, None, None) => return Ok(None),
             (Some(url), Some(key), Some(user), Some(agent)) => (url, key, user, agent),
             (url, key, user, agent) => {
-                let said = [url.is_some(), key.is_some(), user.is_some(), agent.is_some()];
-                let names = ["aio.url", AIO_KEY, "aio.user", "aio.agent"].into_iter().zip(said);
-                let missing: Vec<&str> = names.filter(|(_, is_said)| !is_said).map(|(name, _)| name).collect();
-                let message = format!(
+                let is_set = [url.is_some(), key.is_some(), user.is_some(), agent.is_some()];
+                let keys = ["aio.url", AIO_KEY, "aio.user", "aio.agent"].into_iter().zip(is_set);
+                let missing: Vec<&str> = keys.filter(|(_, is_set)| !is_set).map(|(key, _)| key).collect();
+                return Err(Error::invalid(format!(
                     "an AIO service needs all of aio.url, aio.key, aio.user and aio.agent; missing: {}",
                     missing.join(", ")
-                );
-                return Err(Error::invalid(message));
+                )));
             }
         };
         let service = AioService::new(read_url(url)?, key).map_err(|error| wrong(AIO_KEY, &error))?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::error::Error;
@@ -86,7 +86,7 @@ impl Skills {
     fn list_at(&self, now: SystemTime) -> Result<Catalogue, Error> {
         let folder = Folder::open(&self.root)?;
         let names = folder.names()?;
-        self.kept().retain(|name, _| names.binary_search(name).is_ok());
+        self.kept.lock().retain(|name, _| names.binary_search(name).is_ok());
         let mut all: BTreeMap<&str, Validated> =
             self.shipped.iter().map(|(id, validated)| (*id, validated.clone())).collect();
         for name in &names {
@@ -113,16 +113,16 @@ impl Skills {
         let file = match folder.find_manifest(name) {
             ManifestLookup::File(file) => file,
             ManifestLookup::Missing => {
-                self.kept().remove(name);
+                self.kept.lock().remove(name);
                 return None;
             }
             ManifestLookup::Unreadable(reason) => {
-                self.kept().remove(name);
+                self.kept.lock().remove(name);
                 return unreadable(reason);
             }
         };
         let stamp = file.stamp;
-        if let Some((_, known)) = self.kept().get(name).filter(|(known, _)| *known == stamp) {
+        if let Some((_, known)) = self.kept.lock().get(name).filter(|(known, _)| *known == stamp) {
             return Some(known.clone());
         }
         let text = match file.read() {
@@ -133,13 +133,9 @@ impl Skills {
         // A concurrent lookup that read an older file stores its stamp, which the next lookup does
         // not match.
         if stamp.is_settled(now) {
-            self.kept().insert(name.to_owned(), (stamp, validated.clone()));
+            self.kept.lock().insert(name.to_owned(), (stamp, validated.clone()));
         }
         Some(validated)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, (Stamp, Validated)>> {
-        self.kept.lock()
     }
 }
 

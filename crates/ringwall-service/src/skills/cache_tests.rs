@@ -53,7 +53,7 @@ fn later() -> SystemTime {
 }
 
 #[test]
-fn many_look_at_once_while_files_change() {
+fn concurrent_lookups_during_changes_find_valid_skills() {
     let (_directory, skills) = scratch();
     let named = |name: &str| {
         let mut manifest = example("text.count");
@@ -92,7 +92,7 @@ fn valid_manifests_are_listed_and_invalid_ones_give_reasons() {
 }
 
 #[test]
-fn the_example_of_the_guide_works() {
+fn guide_example_is_valid_skill() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/skills.md");
     let guide = std::fs::read_to_string(guide).expect("the guide");
     let (_, after) = guide.split_once("```json\n").expect("an example");
@@ -109,7 +109,7 @@ fn the_example_of_the_guide_works() {
 }
 
 #[test]
-fn a_skill_is_listed_with_exactly_these_keys() {
+fn listed_skill_has_documented_keys() {
     let skills = Skills::open(&fixtures()).expect("skills");
     let catalogue = serde_json::to_value(skills.list().expect("a list")).expect("JSON");
     let listed = catalogue["skills"].as_array().and_then(|skills| skills.last()).expect("text.count");
@@ -128,7 +128,7 @@ fn a_skill_is_listed_with_exactly_these_keys() {
 }
 
 #[test]
-fn a_skill_becomes_a_layer_and_mounts() {
+fn skill_permissions_become_layer_and_mounts() {
     let skills = Skills::open(&fixtures()).expect("skills");
     let skill = find(&skills, "text.count").expect("a skill");
     let layer = skill.layer();
@@ -140,7 +140,7 @@ fn a_skill_becomes_a_layer_and_mounts() {
 }
 
 #[test]
-fn one_is_found_as_it_is_listed() {
+fn found_skill_equals_listed_skill() {
     let skills = Skills::open(&fixtures()).expect("skills");
     let catalogue = skills.list().expect("a list");
     for listed in &catalogue.skills {
@@ -191,7 +191,7 @@ fn unchanged_manifest_is_not_validated_again() {
 }
 
 #[test]
-fn every_change_counts_at_once() {
+fn changed_manifest_is_effective_at_once() {
     let (_directory, skills) = scratch();
     let name = |expected: &str| find(&skills, "a.b").is_ok_and(|skill| skill.name == expected);
     // Files of equal length, so that only the times differ, written as fast as possible.
@@ -220,7 +220,7 @@ fn every_change_counts_at_once() {
 }
 
 #[test]
-fn a_file_that_was_just_written_is_read_again() {
+fn fresh_manifest_is_not_cached() {
     let (_directory, skills) = scratch();
     put(&skills, "a.b", &example("a.b").to_string());
     let first = skills.list_at(SystemTime::UNIX_EPOCH).expect("a list");
@@ -229,7 +229,7 @@ fn a_file_that_was_just_written_is_read_again() {
 }
 
 #[test]
-fn nothing_outside_the_directory_is_opened() {
+fn link_out_of_skills_directory_is_refused() {
     let (directory, skills) = scratch();
     let outside = directory.path().join("outside.json");
     std::fs::write(&outside, example("out.file").to_string()).expect("a file");
@@ -310,7 +310,7 @@ fn there_are_not_endlessly_many_skills() {
 }
 
 #[test]
-fn the_schema_is_put_where_editors_find_it() {
+fn schema_is_written_to_schema_folder() {
     let (_directory, skills) = scratch();
     let path = skills.root.join("_schema/manifest.schema.json");
     for before in [None, Some("{}"), Some(crate::skills::shipped::SCHEMA)] {
@@ -325,7 +325,7 @@ fn the_schema_is_put_where_editors_find_it() {
 }
 
 #[test]
-fn the_schema_is_not_written_through_a_link() {
+fn schema_folder_that_is_link_is_refused() {
     let (directory, skills) = scratch();
     let elsewhere = directory.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).expect("a folder");

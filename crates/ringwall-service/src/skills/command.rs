@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn python_run_runs_code_or_a_script_among_the_inputs() {
+    fn python_run_accepts_code_or_input_script() {
         let skill = builtin(Builtin::Python);
         let code = ["python", "-c", "print(1)"].map(OsString::from).to_vec();
         assert_eq!(run(&skill, &json!({"code": "print(1)"})), Ok(code));
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_script_path_is_never_an_option() {
+    fn script_path_with_dash_is_not_an_option() {
         let skill = builtin(Builtin::Python);
         let expected = ["python", "/workspace/inputs/-c"].map(OsString::from).to_vec();
         assert_eq!(run(&skill, &json!({"script_path": "-c"})), Ok(expected));
     }
 
     #[test]
-    fn other_skills_get_their_inputs_as_json_in_a_variable() {
+    fn other_skills_get_inputs_as_json_variable() {
         let mut skill = builtin(Builtin::Shell);
         skill.id = "text.count".to_owned();
         skill.runtime.entrypoint = vec!["jq".to_owned(), "-n".to_owned(), "env.SKILL_INPUTS".to_owned()];

@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_field_is_named_and_its_value_is_not() {
+    fn invalid_input_names_field_without_value() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_at_the_top_still_name_a_field() {
+    fn failed_alternatives_name_a_field() {
         let schema = json!({"type": "object", "oneOf": [{"required": ["code"]}, {"required": ["path"]}]});
         let validator = jsonschema::validator_for(&schema).expect("a schema");
         let error = validator.validate(&json!({})).map_err(|error| explain(&error)).expect_err("neither");

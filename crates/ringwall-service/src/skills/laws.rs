@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn judging_never_panics_and_always_says_why(manifest in prop_oneof![any_json(), damaged()]) {
+    fn validation_never_panics_and_gives_reasons(manifest in prop_oneof![any_json(), damaged()]) {
         let validator = ManifestValidator::new().expect("the schema compiles");
         match validator.validate("shell.run", manifest.to_string().as_bytes()) {
             Ok(skill) => {
@@ -124,13 +124,13 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_no_manifest_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+    fn arbitrary_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         let validator = ManifestValidator::new().expect("the schema compiles");
         prop_assert!(validator.validate("shell.run", &bytes).is_err());
     }
 
     #[test]
-    fn a_refused_input_is_always_named(inputs in any_json()) {
+    fn refused_input_names_its_field(inputs in any_json()) {
         let validator = ManifestValidator::new().expect("the schema compiles");
         for builtin in Builtin::ALL {
             let skill = validator.validate(builtin.id(), builtin.manifest().as_bytes()).expect("a valid manifest");

@@ -64,11 +64,7 @@ impl ManifestValidator {
             return None;
         }
 
-        let limits = match manifest.get("limits").map(Layer::deserialize) {
-            None => Ok(None),
-            Some(layer) => layer.map(Some),
-        };
-        let limits = match limits {
+        let limits = match manifest.get("limits").map(Layer::deserialize).transpose() {
             Ok(layer) => layer.map(|layer| layer.limits).unwrap_or_default(),
             Err(error) => {
                 reasons.add("/limits", &error.to_string());

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn references_stay_inside() {
+    fn external_references_are_refused() {
         for reference in [
             "http://example.invalid/schema.json",
             "https://json-schema.org/draft/2020-12/schema",
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn references_never_lead_back() {
+    fn cyclic_references_are_refused() {
         for schema in [
             json!({"$ref": "#"}),
             json!({"properties": {"child": {"$ref": "#"}}}),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_that_multiply_the_work_are_few() {
+    fn costly_keywords_are_limited() {
         let unevaluated =
             |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner, "unevaluatedItems": 1}));
         assert_eq!(check_size(&unevaluated(MAX_UNEVALUATED)), Ok(()));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn size_and_depth_end_somewhere() {
+    fn size_and_depth_are_limited() {
         assert!(message(&nested(DEEPEST + 1)).contains("levels deep"));
         assert!(message(&nested(120)).contains("levels deep"));
         let chain: serde_json::Map<String, Value> =

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_knows_the_limits_that_the_policy_knows() {
+    fn schema_limits_equal_policy_fields() {
         let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
         let limits = schema["properties"]["limits"]["properties"].as_object().expect("an object");
         let mut keys: Vec<&str> = limits.keys().map(String::as_str).collect();
