@@ -221,13 +221,10 @@ impl File {
             return None;
         }
         let file = |target, state| Self { path: named.path.to_string(), usage: named.usage, target, state };
-        let skipped = match named.usage {
-            FileUse::Written => Some(Uncovered::Written),
-            FileUse::Unclear => Some(Uncovered::Unclear),
-            FileUse::Read | FileUse::Script => None,
-        };
-        if let Some(why) = skipped {
-            return Some(file(None, State::NotCovered(why)));
+        match named.usage {
+            FileUse::Written => return Some(file(None, State::NotCovered(Uncovered::Written))),
+            FileUse::Unclear => return Some(file(None, State::NotCovered(Uncovered::Unclear))),
+            FileUse::Read | FileUse::Script => {}
         }
         if let Some(relative) = in_session {
             let target = Target { root: work.to_owned(), path: relative.to_owned(), reader: owner, is_pinned: true };
@@ -235,21 +232,18 @@ impl File {
         }
         let target = access.named.iter().find(|one| one.path == named.path).and_then(|one| {
             let real = Path::new(one.real.as_str());
-            let place = access.mounts.iter().find(|place| real.starts_with(&place.real) && !is_never_mounted(real))?;
-            Some(allowed_target(place, real, owner))
+            let mount = access.mounts.iter().find(|mount| real.starts_with(&mount.real) && !is_never_mounted(real))?;
+            Some(allowed_target(mount, real, owner))
         });
-        let state = match target {
-            Some(_) => State::Missing,
-            None => State::NotCovered(Uncovered::NotAllowed),
-        };
+        let state = if target.is_some() { State::Missing } else { State::NotCovered(Uncovered::NotAllowed) };
         Some(file(target, state))
     }
 }
 
 /// A file in an allowed path. The box reads it with its own uid, or with the uid of the path's
 /// owner if an operator added the entry and that uid is in `ORDINARY`.
-fn allowed_target(place: &AllowedPath, real: &Path, owner: Owner) -> Target {
-    let reader = match (place.rights, std::fs::symlink_metadata(&place.real)) {
+fn allowed_target(mount: &AllowedPath, real: &Path, owner: Owner) -> Target {
+    let reader = match (mount.rights, std::fs::symlink_metadata(&mount.real)) {
         (Rights::Owner, Ok(status)) => {
             use std::os::unix::fs::MetadataExt as _;
             let is_ordinary = ORDINARY.contains(&status.uid()) && rustix::process::geteuid().is_root();
@@ -257,9 +251,9 @@ fn allowed_target(place: &AllowedPath, real: &Path, owner: Owner) -> Target {
         }
         (Rights::Owner | Rights::BoxUser, _) => owner,
     };
-    let relative = real.strip_prefix(&place.real).ok().filter(|relative| !relative.as_os_str().is_empty());
+    let relative = real.strip_prefix(&mount.real).ok().filter(|relative| !relative.as_os_str().is_empty());
     let (root, path) = match (relative, real.parent(), real.file_name()) {
-        (Some(relative), ..) => (place.real.clone(), relative.to_owned()),
+        (Some(relative), ..) => (mount.real.clone(), relative.to_owned()),
         (None, Some(parent), Some(name)) => (parent.to_owned(), PathBuf::from(name)),
         (None, ..) => (real.to_owned(), PathBuf::new()),
     };
