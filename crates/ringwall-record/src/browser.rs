@@ -79,7 +79,7 @@ impl Store {
     /// Records an action. After an error it must not be done. `from` is the origin of the request,
     /// for the audit entry only.
     pub async fn intend_browser_action(&self, new: NewBrowserAction, from: Json) -> Result<(), Error> {
-        check_indexed("session_id", &new.session.session_id)?;
+        check_indexed("session_id", new.session.session_id.as_str())?;
         for (field, text) in [("action", &new.action), ("actor", &new.actor), ("detail", &new.detail.to_string())] {
             check_text(field, text)?;
         }
@@ -119,7 +119,7 @@ impl Store {
         check_text("connections", &connections.to_string())?;
         let detail = json!({ "kind": kind, "why": why, "connections": connections });
         self.submit(async move |ledger| {
-            ledger.append(draft("closed", &session.session_id, &session, (at, "ringwall"), detail.clone()));
+            ledger.append(draft("closed", session.session_id.as_str(), &session, (at, "ringwall"), detail.clone()));
             Ok(())
         })
         .await
@@ -237,7 +237,7 @@ fn read(row: &Row) -> Result<BrowserAction, Error> {
             session: SessionKey {
                 user_id: name(row, "user_id")?,
                 agent_id: name(row, "agent_id")?,
-                session_id: row.get("session_id")?,
+                session_id: name(row, "session_id")?,
             },
             kind: row.get("kind")?,
             action: row.get("action")?,

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use ringwall_ids::{AgentId, UserId};
+use ringwall_ids::{AgentId, SessionId, UserId};
 use serde_json::json;
 
 use crate::audit::entry::Draft;
@@ -50,11 +50,11 @@ impl Confirmation {
 }
 
 /// Identifies a session: session ids are unique only within one user and agent.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     pub user_id: UserId,
     pub agent_id: AgentId,
-    pub session_id: String,
+    pub session_id: SessionId,
 }
 
 /// One author's rules for a session. The settings apply to absent fields.
@@ -156,7 +156,7 @@ impl Store {
         at: Timestamp,
         by: &str,
     ) -> Result<(), Error> {
-        check_indexed("session_id", &session.session_id)?;
+        check_indexed("session_id", session.session_id.as_str())?;
         check_text("changed_by", by)?;
         rules.operator.callback_url.as_ref().map_or(Ok(()), |url| check_text("callback_url", url))?;
         let by = by.to_owned();
@@ -196,7 +196,7 @@ impl SessionKey {
         detail: serde_json::Value,
     ) -> Result<(), Error> {
         let digest = SESSIONS.digest(ledger, self.key()).await?;
-        let draft = Draft::new(at, by, action, &self.session_id, detail);
+        let draft = Draft::new(at, by, action, self.session_id.as_str(), detail);
         ledger.append(draft.owned_by(Some(&self.user_id), Some(&self.agent_id)).with_digest(digest));
         Ok(())
     }
@@ -206,7 +206,7 @@ fn owner(row: &Row) -> Result<SessionKey, BadColumn> {
     Ok(SessionKey {
         user_id: name(row, "user_id")?,
         agent_id: name(row, "agent_id")?,
-        session_id: row.get("session_id")?,
+        session_id: name(row, "session_id")?,
     })
 }
 

@@ -1,7 +1,6 @@
 //! Resolves the session that a request names and checks that the caller may use it.
 //!
-//! A session id is unique within a user and agent. A session that the caller may not use is
-//! reported as not found.
+//! A session that the caller may not use is reported as not found.
 
 use ringwall_ids::SessionId;
 use ringwall_record::SessionKey;
@@ -18,22 +17,16 @@ pub struct SessionAddress {
     pub agent_id: Option<String>,
 }
 
-/// A checked session id. The session may not exist.
-#[derive(Debug, Clone)]
-pub(crate) struct SessionRef {
-    pub(crate) name: SessionKey,
-    pub(crate) id: SessionId,
-}
-
-impl SessionRef {
-    pub(crate) fn read(by: &Principal, address: &SessionAddress) -> Result<Self, Error> {
-        let id: SessionId = address.session_id.parse()?;
-        let named = by.workspace(address.user_id.as_deref(), address.agent_id.as_deref());
+impl SessionAddress {
+    /// Checks the id and the caller's rights. The session may not exist.
+    pub(crate) fn resolve(&self, by: &Principal) -> Result<SessionKey, Error> {
+        let session_id: SessionId = self.session_id.parse()?;
+        let named = by.workspace(self.user_id.as_deref(), self.agent_id.as_deref());
         let (user_id, agent_id) = named.map_err(|error| match error {
-            Error::Forbidden { .. } => no_session(&id),
+            Error::Forbidden { .. } => no_session(&session_id),
             other => other,
         })?;
-        Ok(Self { name: SessionKey { user_id, agent_id, session_id: id.to_string() }, id })
+        Ok(SessionKey { user_id, agent_id, session_id })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::samples::at;
 
 fn session(user: &str, id: &str) -> SessionKey {
     let (user_id, agent_id) = (user.parse().unwrap(), "a".parse().unwrap());
-    SessionKey { user_id, agent_id, session_id: id.to_owned() }
+    SessionKey { user_id, agent_id, session_id: id.parse().unwrap() }
 }
 
 fn confirming(confirmation: Confirmation) -> AuthorRules {

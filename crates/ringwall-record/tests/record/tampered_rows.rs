@@ -129,7 +129,11 @@ pub async fn removed_settings_version_is_found(db: TestDatabase) {
 }
 
 fn session(name: &str) -> SessionKey {
-    SessionKey { user_id: "ann".parse().unwrap(), agent_id: "helper".parse().unwrap(), session_id: name.to_owned() }
+    SessionKey {
+        user_id: "ann".parse().unwrap(),
+        agent_id: "helper".parse().unwrap(),
+        session_id: name.parse().unwrap(),
+    }
 }
 
 fn operator_mode(security_mode: &str) -> SessionRules {

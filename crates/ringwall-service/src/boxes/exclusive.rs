@@ -23,7 +23,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{BoxKey, BoxPool, Boxes, PooledBox};
 use crate::error::{Error, causes};
-use crate::session_ref::SessionRef;
 
 /// How long an approved command waits for the other execs of its session, and for boxes that are being ended.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -36,30 +35,30 @@ pub(crate) struct SessionGates(Mutex<HashMap<SessionKey, Weak<RwLock<()>>>>);
 pub(crate) type Shared = OwnedRwLockReadGuard<()>;
 
 impl SessionGates {
-    fn gate(&self, name: &SessionKey) -> Arc<RwLock<()>> {
+    fn gate(&self, session: &SessionKey) -> Arc<RwLock<()>> {
         let mut gates = self.0.lock();
-        if let Some(gate) = gates.get(name).and_then(Weak::upgrade) {
+        if let Some(gate) = gates.get(session).and_then(Weak::upgrade) {
             return gate;
         }
         if gates.len() >= MAX_UNUSED {
             gates.retain(|_, gate| gate.strong_count() > 0);
         }
         let gate = Arc::new(RwLock::new(()));
-        gates.insert(name.clone(), Arc::downgrade(&gate));
+        gates.insert(session.clone(), Arc::downgrade(&gate));
         gate
     }
 
     /// Waits while an approved command has the session alone.
-    pub(crate) async fn share(&self, name: &SessionKey) -> Shared {
-        self.gate(name).read_owned().await
+    pub(crate) async fn share(&self, session: &SessionKey) -> Shared {
+        self.gate(session).read_owned().await
     }
 
     /// For a request that must not wait for a command.
-    pub(crate) fn try_share(&self, name: &SessionKey) -> Result<Shared, Error> {
-        self.gate(name).try_read_owned().map_err(|_| Error::Conflict {
+    pub(crate) fn try_share(&self, session: &SessionKey) -> Result<Shared, Error> {
+        self.gate(session).try_read_owned().map_err(|_| Error::Conflict {
             message: format!(
                 "an approved command has the session {} alone until it ends; wait for it or cancel it",
-                name.session_id
+                session.session_id
             ),
         })
     }
@@ -77,25 +76,25 @@ pub(crate) struct Exclusive {
 impl SessionGates {
     /// Waits for the other execs of the session, pauses its boxes, in which processes may run in the background, and waits
     /// for the end of those that are being ended.
-    pub(crate) async fn take_alone(&self, boxes: &Arc<BoxPool>, place: &SessionRef) -> Result<Exclusive, String> {
+    pub(crate) async fn take_alone(&self, boxes: &Arc<BoxPool>, session: &SessionKey) -> Result<Exclusive, String> {
         let deadline = Instant::now() + MAX_WAIT;
-        let gate = self.gate(&place.name).write_owned();
+        let gate = self.gate(session).write_owned();
         let gate = timeout_at(deadline, gate).await.map_err(|_| {
             format!(
                 "another command of the session {} still runs and could change the approved files; end it and send \
                  the command again",
-                place.id
+                session.session_id
             )
         })?;
         let mut exclusive = Exclusive { gate: Some(gate), paused: Vec::new(), holds: Vec::new() };
         for isolation in Isolation::ALL {
-            let pausing = match boxes.hold_session(&BoxKey::new(place, isolation)) {
+            let pausing = match boxes.hold_session(&BoxKey::new(session, isolation)) {
                 None => continue,
                 Some(Present::Ending(home)) => timeout_at(deadline, home.session_box.died()).await.map(drop).map_err(|_| {
                     format!(
                         "the box of the session {} is being ended, and its processes could still change the approved \
                          files; send the command again",
-                        place.id
+                        session.session_id
                     )
                 }),
                 Some(Present::Kept(home, hold)) => {
@@ -109,7 +108,7 @@ impl SessionGates {
                         format!(
                             "the box of the session {} could not be paused, and its processes could change the approved \
                              files: {}",
-                            place.id,
+                            session.session_id,
                             causes(&error)
                         )
                     })

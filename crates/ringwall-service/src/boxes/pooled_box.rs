@@ -17,7 +17,6 @@ use rustix::process::Signal;
 use super::interpreter::Interpreter;
 use crate::boxes::Language;
 use crate::egress::SessionWay;
-use crate::session_ref::SessionRef;
 use crate::time::now;
 
 /// Maximum number of contexts in one session box.
@@ -26,31 +25,13 @@ pub(crate) const MAX_CONTEXTS: usize = 8;
 /// Identifies a session box. A session has at most one per isolation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BoxKey {
-    user: String,
-    agent: String,
-    session: String,
-    isolation: Isolation,
+    pub(crate) session: SessionKey,
+    pub(crate) isolation: Isolation,
 }
 
 impl BoxKey {
-    pub(crate) fn new(place: &SessionRef, isolation: Isolation) -> Self {
-        Self {
-            user: place.name.user_id.as_str().to_owned(),
-            agent: place.name.agent_id.as_str().to_owned(),
-            session: place.id.to_string(),
-            isolation,
-        }
-    }
-
-    /// The session of the box.
-    pub(crate) fn place(&self) -> Option<SessionRef> {
-        let (user_id, agent_id) = (self.user.parse().ok()?, self.agent.parse().ok()?);
-        let name = SessionKey { user_id, agent_id, session_id: self.session.clone() };
-        Some(SessionRef { name, id: self.session.parse().ok()? })
-    }
-
-    pub(crate) fn isolation(&self) -> Isolation {
-        self.isolation
+    pub(crate) fn new(session: &SessionKey, isolation: Isolation) -> Self {
+        Self { session: session.clone(), isolation }
     }
 }
 

@@ -10,6 +10,7 @@ use ringwall_policy::{
     BrowserKind, ExternalMode, Field, Isolation, Net, NetList, NetMode, NetRequest, PathAccess, PathControl, Request,
     Root, SessionMounts, UnknownHost, Workspace, profile,
 };
+use ringwall_record::SessionKey;
 use tokio::time::Instant;
 
 use crate::blocking;
@@ -19,7 +20,6 @@ use crate::egress::NetRule;
 use crate::error::Error;
 use crate::service::{Inner, Service};
 use crate::session::boxes::home_grant;
-use crate::session_ref::SessionRef;
 use crate::settings::layers;
 
 /// Address of the egress proxy inside every box that has one.
@@ -28,10 +28,10 @@ const PROXY: &str = "http://127.0.0.1:3128";
 const AGENT: &str = "ringwall-agent";
 
 impl Service {
-    pub(super) async fn browser_box(&self, session: &SessionRef, kind: BrowserKind) -> Result<BrowserBox, Fault> {
+    pub(super) async fn browser_box(&self, session: &SessionKey, kind: BrowserKind) -> Result<BrowserBox, Fault> {
         // Starting a browser may be the first use of a session.
-        let workspace = self.session_workspace(&session.name).await?;
-        blocking::in_place(|| Ok(workspace.session(&session.id)?.create_directories()?)).await?;
+        let workspace = self.session_workspace(&session).await?;
+        blocking::in_place(|| Ok(workspace.session(&session.session_id)?.create_directories()?)).await?;
         match kind {
             BrowserKind::External => self.start_own_box().await,
             BrowserKind::Sandbox => self.use_session_box(session).await,
@@ -78,7 +78,7 @@ impl Service {
     }
 
     /// Uses the session's box and starts it if necessary.
-    async fn use_session_box(&self, session: &SessionRef) -> Result<BrowserBox, Fault> {
+    async fn use_session_box(&self, session: &SessionKey) -> Result<BrowserBox, Fault> {
         let isolation = self.session_isolation(self.session_rules(session).await?.mode).await?;
         if isolation != Isolation::Native {
             return Err(Fault::refused(format!(
@@ -87,7 +87,7 @@ impl Service {
             )));
         }
         let work = self.session_work(session);
-        let owner = self.owner_of(&session.name.user_id, &session.name.agent_id).await?;
+        let owner = self.owner_of(&session.user_id, &session.agent_id).await?;
         let owner = ringwall_policy::Owner::new(owner.uid, owner.gid)?;
         let mounts = SessionMounts { work, owner, control: PathControl::On(PathAccess::default()), hidden: Vec::new() };
         let layers = layers(profile::FILES, self.settings_now().operator.clone(), Vec::new());
@@ -97,7 +97,7 @@ impl Service {
         let box_grant = || home_grant(&own, &layers, &[AGENT.to_owned()]);
         let key = BoxKey::new(session, isolation);
         let name = format!("box-{}", ringwall_ids::random_digits::<16>().map_err(Error::from)?);
-        let lease = self.enter_box(&key, isolation, box_grant, name, OnBusy::Wait).await?;
+        let lease = self.enter_box(&key, box_grant, name, OnBusy::Wait).await?;
         let home = lease.session_box().clone();
         let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };
         let proxy_socket = match net {

@@ -88,14 +88,14 @@ impl RunningAction {
         };
         let action = json!({
             "action_id": self.id, "action": request.verb(), "detail": request.detail(), "page": page,
-            "session": self.session.id.as_str(),
+            "session": self.session.session_id.as_str(),
         });
         Question {
             kind: ApprovalKind::Risk,
             exec_id: self.id.clone(),
-            user_id: self.session.name.user_id.clone(),
-            agent_id: self.session.name.agent_id.clone(),
-            session_id: self.session.id.to_string(),
+            user_id: self.session.user_id.clone(),
+            agent_id: self.session.agent_id.clone(),
+            session_id: self.session.session_id.to_string(),
             command: format!("Browser at {page}: {doing}{target}"),
             code,
             requested_paths: Vec::new(),

@@ -68,9 +68,9 @@ impl RunningAction {
     /// Stores a file in the workspace under an unused name similar to `name`.
     pub(super) async fn store(&self, name: &str, content: Vec<u8>) -> Result<String, Fault> {
         let name = file_name(name);
-        let workspace = self.service.session_workspace(&self.session.name).await?;
+        let workspace = self.service.session_workspace(&self.session).await?;
         let taken = blocking::in_place(|| {
-            let session = workspace.session(&self.session.id)?;
+            let session = workspace.session(&self.session.session_id)?;
             session.create_directories()?;
             Ok(session.names(MAX_NAMES)?)
         })

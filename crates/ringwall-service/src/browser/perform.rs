@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use ringwall_browser::{Action, Answer, Document, FieldKind};
 use ringwall_ids::ExecId;
 use ringwall_policy::{BrowserKind, ExternalMode, NetHost, check_page, page_host};
-use ringwall_record::{BrowserOutcome, BrowserStatus, NewBrowserAction};
+use ringwall_record::{BrowserOutcome, BrowserStatus, NewBrowserAction, SessionKey};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -24,7 +24,7 @@ use crate::boxes::browser::{BrowserSlot, Fault, Instance, MISSING, Refused, Stop
 use crate::egress::Asking;
 use crate::error::{Error, causes};
 use crate::service::Service;
-use crate::session_ref::{SessionAddress, SessionRef};
+use crate::session_ref::SessionAddress;
 use crate::time::now;
 
 const PAUSED: &str = "the session is paused, and its browser with it; resume it first";
@@ -71,7 +71,7 @@ impl BrowserBegun {
 pub(super) struct RunningAction {
     pub(super) service: Service,
     pub(super) by: Principal,
-    pub(super) session: SessionRef,
+    pub(super) session: SessionKey,
     pub(super) id: ExecId,
     pub(super) slot: Arc<BrowserSlot>,
     requested: Option<BrowserKind>,
@@ -79,15 +79,15 @@ pub(super) struct RunningAction {
 
 impl Service {
     pub async fn begin_browser(&self, by: &Principal, request: BrowserRequest) -> Result<BrowserBegun, Error> {
-        let session = SessionRef::read(by, &request.session)?;
+        let session = request.session.resolve(by)?;
         let action = ActionRequest::read(&request.action, request.params)?;
         if !matches!(action, ActionRequest::Close {}) && ringwall_browser::find_executable().is_none() {
             return Err(Error::BackendUnavailable { backend: "browser".to_owned(), why: MISSING.to_owned() });
         }
-        let shared = self.inner.session_gates.try_share(&session.name)?;
+        let shared = self.inner.session_gates.try_share(&session)?;
         // Records the end of an earlier session with this id before a new one starts.
         self.session_rules(&session).await?;
-        let slot = self.inner.browsers.slot(&session.name)?;
+        let slot = self.inner.browsers.slot(&session)?;
         let queued = slot.join_queue()?;
         let id = ExecId::random()?;
         let (service, by) = (self.clone(), by.clone());
@@ -125,9 +125,9 @@ impl Service {
 impl RunningAction {
     pub(super) fn address(&self) -> SessionAddress {
         SessionAddress {
-            session_id: self.session.id.to_string(),
-            user_id: Some(self.session.name.user_id.as_str().to_owned()),
-            agent_id: Some(self.session.name.agent_id.as_str().to_owned()),
+            session_id: self.session.session_id.to_string(),
+            user_id: Some(self.session.user_id.as_str().to_owned()),
+            agent_id: Some(self.session.agent_id.as_str().to_owned()),
         }
     }
 
@@ -137,7 +137,7 @@ impl RunningAction {
         let kind = self.requested.or(turn.as_ref().map(|instance| instance.kind)).unwrap_or(BrowserKind::External);
         let new = NewBrowserAction {
             id: self.id.clone(),
-            session: self.session.name.clone(),
+            session: self.session.clone(),
             kind: kind.key().to_owned(),
             action: action.verb().to_owned(),
             detail: action.detail(),
@@ -249,9 +249,9 @@ impl RunningAction {
     fn asking(&self, command: String) -> Asking {
         Asking {
             exec_id: self.id.clone(),
-            user_id: self.session.name.user_id.clone(),
-            agent_id: self.session.name.agent_id.clone(),
-            session_id: self.session.id.to_string(),
+            user_id: self.session.user_id.clone(),
+            agent_id: self.session.agent_id.clone(),
+            session_id: self.session.session_id.to_string(),
             command,
             author: self.by.author(),
             policy_version: self.service.settings_now().version.to_string(),

@@ -14,7 +14,7 @@ use crate::auth::principal::Principal;
 use crate::boxes::browser::Fault;
 use crate::error::Error;
 use crate::service::Service;
-use crate::session_ref::{SessionAddress, SessionRef};
+use crate::session_ref::SessionAddress;
 
 /// Maximum number of actions shown.
 const SHOWN: u64 = 50;
@@ -79,10 +79,10 @@ impl From<BrowserAction> for BrowserActionView {
 
 impl Service {
     pub async fn browser(&self, by: &Principal, address: &SessionAddress) -> Result<BrowserView, Error> {
-        let session = SessionRef::read(by, address)?;
-        let found = self.inner.store.browser_actions(&session.name, Limit::nearest(SHOWN)).await?;
+        let session = address.resolve(by)?;
+        let found = self.inner.store.browser_actions(&session, Limit::nearest(SHOWN)).await?;
         let actions = found.into_iter().map(BrowserActionView::from).collect();
-        let shown = self.inner.browsers.find(&session.name).map(|slot| slot.show());
+        let shown = self.inner.browsers.find(&session).map(|slot| slot.show());
         Ok(match shown.and_then(|shown| Some((shown.kind?, shown))) {
             Some((kind, shown)) => BrowserView {
                 kind: Some(kind.key()),

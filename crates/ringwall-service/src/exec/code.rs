@@ -11,7 +11,7 @@ use ringwall_executor::aio_service::{ServiceFile, ServiceWork};
 use ringwall_executor::pool::OnBusy;
 use ringwall_ids::{ExecId, IdError, SessionId};
 use ringwall_policy::{Code, Field, Isolation, Layer, LayerName, Layers, UNLIMITED, merge, profile};
-use ringwall_record::{Confirmation, Digest, Status};
+use ringwall_record::{Confirmation, Digest, SessionKey, Status};
 use ringwall_risk::{Assessment, MAX_CONTENT};
 use ringwall_workspace::{AgentPath, Session, Usage};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::boxes::{Language, TerminalHandle};
 use crate::error::{Error, ProblemKind};
 use crate::exec::line::{FROM_STDIN, MAX_WORD_LEN};
 use crate::exec::registry::{ExecState, RunningExec};
-use crate::session_ref::{SessionAddress, SessionRef};
+use crate::session_ref::SessionAddress;
 use crate::settings::{Rules, lasting_layers, layers};
 
 /// Backend name for the session box, or for the workspace's external AIO service.
@@ -138,7 +138,7 @@ impl CodeRequest {
 /// The part of an [`ExecSpec`](super::spec::ExecSpec) that only code has.
 #[derive(Debug)]
 pub(crate) struct CodeSpec {
-    pub(crate) place: SessionRef,
+    pub(crate) session: SessionKey,
     pub(crate) request: CodeRequest,
     pub(crate) judged: Code,
     pub(crate) rules: Rules,
@@ -249,7 +249,7 @@ impl CodeRequest {
 
 impl CodeSpec {
     pub(crate) fn session(&self) -> &SessionId {
-        &self.place.id
+        &self.session.session_id
     }
 
     /// True if a person decides on risky code instead of the server.
@@ -304,7 +304,11 @@ impl CodeSpec {
             let path = path.inner().map(|inner| inner.as_str().to_owned()).unwrap_or_default();
             ServiceFile { path, content: content.to_vec() }
         });
-        ServiceWork { session: self.place.id.to_string(), files: files.collect(), input: self.input().to_vec() }
+        ServiceWork {
+            session: self.session.session_id.to_string(),
+            files: files.collect(),
+            input: self.input().to_vec(),
+        }
     }
 
     /// The entry about the code in the policy snapshot.

@@ -54,7 +54,7 @@ pub(crate) struct RunningExec {
     /// The caller and its idempotency key.
     key: Option<(String, String)>,
     /// The session whose files the exec works on.
-    pub(crate) session: Option<String>,
+    pub(crate) session: Option<SessionKey>,
     state: watch::Sender<ExecState>,
     cancellation: watch::Sender<Option<Cancellation>>,
     output: OnceLock<[OutputFile; 2]>,
@@ -79,7 +79,7 @@ impl RunningExec {
         user_id: UserId,
         agent_id: AgentId,
         key: Option<(String, String)>,
-        session: Option<String>,
+        session: Option<SessionKey>,
         lifetime: Lifetime,
     ) -> Self {
         Self {
@@ -185,8 +185,7 @@ impl RunningExec {
     }
 
     pub(crate) fn is_in(&self, session: &SessionKey) -> bool {
-        (&self.user_id, &self.agent_id) == (&session.user_id, &session.agent_id)
-            && self.session.as_ref() == Some(&session.session_id)
+        self.session.as_ref() == Some(session)
     }
 
     pub(crate) fn set_truncated(&self, stream: Stream) {

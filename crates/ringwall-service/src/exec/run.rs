@@ -210,9 +210,9 @@ impl Exec {
             // Stopping a command of a paused session box resumes the box for up to 1 s. While an
             // approved command holds the session exclusively, other processes of the box could
             // change the approved files in that time. So wait until the session is shared again.
-            let _shared = match (&session_box, reason, self.session_name()) {
+            let _shared = match (&session_box, reason, &self.running.session) {
                 (Some(_), Cancellation::ByCaller | Cancellation::HungUp, Some(name)) => {
-                    Some(self.service.inner.session_gates.share(&name).await)
+                    Some(self.service.inner.session_gates.share(name).await)
                 }
                 _ => None,
             };

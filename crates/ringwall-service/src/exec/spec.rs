@@ -16,7 +16,7 @@ use ringwall_policy::{
     Denial, DockerImage, EffectivePolicy, ExecKind, Grant, HostPath, Isolation, Layer, LayerName, Layers, NetMode,
     PathControl, ProjectAccess, Rights, Secret, Workspace, check_cwd, check_kind, profile,
 };
-use ringwall_record::Author;
+use ringwall_record::{Author, SessionKey};
 use ringwall_workspace::{Input, RelativePath};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -232,6 +232,11 @@ impl ExecSpec {
             (Backend::Aio, Target::Code(code)) => code.isolation != Isolation::Gvisor,
             (Backend::Gvisor | Backend::Aio | Backend::AioService, _) => false,
         }
+    }
+
+    pub(crate) fn session_key(&self) -> Option<SessionKey> {
+        let session_id = self.session()?.clone();
+        Some(SessionKey { user_id: self.user_id.clone(), agent_id: self.agent_id.clone(), session_id })
     }
 
     /// The session whose files the exec works on.

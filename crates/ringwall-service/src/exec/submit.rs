@@ -89,8 +89,8 @@ impl Service {
             return self.repeated(&spec).await?.map(unfollowed).ok_or(full);
         }
         let key = spec.idempotency.as_ref().map(|known| (spec.author.by.clone(), known.key.clone()));
-        let session = spec.session().map(ToString::to_string);
         let (user_id, agent_id) = (spec.user_id.clone(), spec.agent_id.clone());
+        let session = spec.session_key();
         let running = Arc::new(RunningExec::new(exec_id.clone(), user_id, agent_id, key, session, spec.lifetime()));
         // Registered before it enters the queue: if this exec fills the queue, a repeated request
         // with the same idempotency key must find it here.

@@ -10,22 +10,12 @@ use crate::exec::lifecycle::{Exec, Step};
 use crate::exec::outcome::ExecResult;
 use crate::exec::queue::{Admission, Slot};
 use crate::exec::spec::Target;
-use crate::session_ref::SessionRef;
 
 impl Exec {
-    /// `None` for an exec without a session.
-    pub(crate) fn session_name(&self) -> Option<SessionKey> {
-        Some(SessionKey {
-            user_id: self.spec.user_id.clone(),
-            agent_id: self.spec.agent_id.clone(),
-            session_id: self.spec.session()?.to_string(),
-        })
-    }
-
     /// Acquires the session exclusively if the command was approved together with pinned files of
     /// the session; otherwise shares it. Stops waiting when the exec is cancelled.
     pub(crate) async fn hold_session(&self, slot: &mut Option<Slot>) -> Step<Hold> {
-        let (Some(session), Some(name)) = (self.spec.session(), self.session_name()) else { return Ok(Hold::Nothing) };
+        let Some(session) = &self.running.session else { return Ok(Hold::Nothing) };
         let is_alone = match &self.spec.target {
             Target::Session { approved, covering, .. } => {
                 !approved.is_empty() && covering.asked.as_ref().is_some_and(Coverage::is_pinned)
@@ -34,11 +24,10 @@ impl Exec {
         };
         let hold = async {
             if is_alone {
-                let place = SessionRef { name, id: session.clone() };
-                let exclusive = self.service.inner.session_gates.take_alone(&self.service.inner.boxes, &place).await;
+                let exclusive = self.service.inner.session_gates.take_alone(&self.service.inner.boxes, session).await;
                 exclusive.map(Hold::Alone).map_err(|message| ExecResult::denied(SESSION_BUSY, message).into())
             } else {
-                self.share_session(&name, slot).await.map(Hold::Shared)
+                self.share_session(session, slot).await.map(Hold::Shared)
             }
         };
         tokio::select! {
@@ -50,21 +39,21 @@ impl Exec {
 
     /// Waits while an approved command has exclusive use of the session. The exec gives its slot
     /// back during the wait and queues for a new one afterwards.
-    async fn share_session(&self, name: &SessionKey, slot: &mut Option<Slot>) -> Step<Shared> {
+    async fn share_session(&self, session: &SessionKey, slot: &mut Option<Slot>) -> Step<Shared> {
         let gates = &self.service.inner.session_gates;
         loop {
-            if let Ok(shared) = gates.try_share(name) {
+            if let Ok(shared) = gates.try_share(session) {
                 return Ok(shared);
             }
             let parked = slot.take().and_then(Slot::park).ok_or_else(|| {
                 let message = format!(
                     "an approved command has exclusive use of the session {}, and too many other commands wait; send \
                      the command again when it has ended",
-                    name.session_id
+                    session.session_id
                 );
                 ExecResult::denied(SESSION_BUSY, message)
             })?;
-            drop(gates.share(name).await);
+            drop(gates.share(session).await);
             *slot = match parked.enter() {
                 Some(Admission::Now(slot)) => Some(slot),
                 Some(Admission::Later(mut place)) => place.turn().await,

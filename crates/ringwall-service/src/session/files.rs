@@ -3,6 +3,7 @@
 //! Writing a file creates the session if it does not exist; the other operations here do not.
 //! Written bytes count against the disk quotas of the session and of its workspace.
 
+use ringwall_record::SessionKey;
 use ringwall_workspace::{AgentPath, Download, Lines, Text, Tree};
 
 use crate::agent_files::{Edit, make};
@@ -11,7 +12,7 @@ use crate::blocking::{self, detached};
 use crate::disk::Disk;
 use crate::error::{Error, causes};
 use crate::service::Service;
-use crate::session_ref::{SessionAddress, SessionRef, no_session};
+use crate::session_ref::{SessionAddress, no_session};
 
 impl Service {
     /// Every regular file below a directory of the session, sorted, with paths relative to the
@@ -23,7 +24,7 @@ impl Service {
         path: AgentPath,
     ) -> Result<Vec<String>, Error> {
         let (session, tree) = self.session_files(by, address).await?;
-        let reading = self.inner.agent_locks.read(&session.name.user_id, &session.name.agent_id).await?;
+        let reading = self.inner.agent_locks.read(&session.user_id, &session.agent_id).await?;
         detached(move || {
             let listed = tree.list(&path);
             drop(reading);
@@ -46,7 +47,7 @@ impl Service {
         lines: Lines,
     ) -> Result<Text, Error> {
         let (session, tree) = self.session_files(by, address).await?;
-        let _reading = self.inner.agent_locks.read(&session.name.user_id, &session.name.agent_id).await?;
+        let _reading = self.inner.agent_locks.read(&session.user_id, &session.agent_id).await?;
         blocking::in_place(|| Ok(tree.read(path, lines)?)).await
     }
 
@@ -59,8 +60,8 @@ impl Service {
         edit: &Edit,
     ) -> Result<(), Error> {
         let (session, tree) = self.session_files(by, address).await?;
-        let _shared = self.inner.session_gates.try_share(&session.name)?;
-        let _writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let _shared = self.inner.session_gates.try_share(&session)?;
+        let _writing = self.inner.agent_locks.write(&session.user_id, &session.agent_id).await?;
         let disks = self.session_disks(&session, tree.workspace());
         blocking::in_place(|| make(tree.edit(path, &edit.old, &edit.new, edit.expected)?, &disks.each_ref())).await
     }
@@ -73,7 +74,7 @@ impl Service {
         path: AgentPath,
     ) -> Result<Download, Error> {
         let (session, tree) = self.session_files(by, address).await?;
-        let reading = self.inner.agent_locks.read(&session.name.user_id, &session.name.agent_id).await?;
+        let reading = self.inner.agent_locks.read(&session.user_id, &session.agent_id).await?;
         detached(move || {
             let download = tree.download(&path);
             drop(reading);
@@ -90,16 +91,16 @@ impl Service {
         path: AgentPath,
         content: impl AsRef<[u8]> + Send + 'static,
     ) -> Result<(), Error> {
-        let session = SessionRef::read(by, address)?;
-        let shared = self.inner.session_gates.try_share(&session.name)?;
+        let session = address.resolve(by)?;
+        let shared = self.inner.session_gates.try_share(&session)?;
         // Records the end of an earlier session with this id before a new one exists.
         self.session_rules(&session).await?;
-        let workspace = self.session_workspace(&session.name).await?;
-        let writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let workspace = self.session_workspace(&session).await?;
+        let writing = self.inner.agent_locks.write(&session.user_id, &session.agent_id).await?;
         let disks = self.session_disks(&session, &workspace);
         detached(move || {
             let (_writing, _shared) = (writing, shared);
-            let session = workspace.session(&session.id)?;
+            let session = workspace.session(&session.session_id)?;
             session.create_directories()?;
             make(session.tree().replace_lines(&path, None, content.as_ref())?, &disks.each_ref())
         })
@@ -114,8 +115,8 @@ impl Service {
         path: &AgentPath,
     ) -> Result<(), Error> {
         let (session, tree) = self.session_files(by, address).await?;
-        let _shared = self.inner.session_gates.try_share(&session.name)?;
-        let writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let _shared = self.inner.session_gates.try_share(&session)?;
+        let writing = self.inner.agent_locks.write(&session.user_id, &session.agent_id).await?;
         let removed = blocking::in_place(|| Ok(tree.delete(path)?)).await?;
         drop(writing);
         if let Err(error) = detached(move || Ok(removed.erase()?)).await {
@@ -126,11 +127,11 @@ impl Service {
         Ok(())
     }
 
-    async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(SessionRef, Tree), Error> {
-        let session = SessionRef::read(by, address)?;
-        let workspace = self.session_workspace(&session.name).await?;
-        let found = blocking::in_place(|| Ok(workspace.find_session(&session.id)?)).await?;
-        let found = found.ok_or_else(|| no_session(&session.id))?;
+    async fn session_files(&self, by: &Principal, address: &SessionAddress) -> Result<(SessionKey, Tree), Error> {
+        let session = address.resolve(by)?;
+        let workspace = self.session_workspace(&session).await?;
+        let found = blocking::in_place(|| Ok(workspace.find_session(&session.session_id)?)).await?;
+        let found = found.ok_or_else(|| no_session(&session.session_id))?;
         Ok((session, found.tree().clone()))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use ringwall_ids::{AgentId, SessionId, UserId, random_digits};
+use ringwall_ids::{AgentId, UserId, random_digits};
 use ringwall_policy::SecurityMode;
 use ringwall_record::{Confirmation, Holder, Limit, SessionKey, SessionWithRules, Timestamp, UserRules};
 use ringwall_workspace::{SessionCursor, SessionPage, SessionTimes, Workspace};
@@ -20,9 +20,9 @@ use crate::blocking::{self, detached};
 use crate::disk::Disk;
 use crate::error::{Error, causes};
 use crate::exec::authorize::session_work;
-use crate::exec::registry::{Cancellation, RunningExec};
+use crate::exec::registry::Cancellation;
 use crate::service::Service;
-use crate::session_ref::{SessionAddress, SessionRef, no_session};
+use crate::session_ref::{SessionAddress, no_session};
 use crate::settings::Rules;
 use crate::time::{now, timestamp};
 
@@ -79,14 +79,14 @@ impl Service {
         if address.session_id.is_empty() {
             address.session_id = format!("s_{}", random_digits::<16>()?);
         }
-        let session = SessionRef::read(by, &address)?;
+        let session = address.resolve(by)?;
         if !change.is_empty() {
             change.check_role(by)?;
         }
-        let workspace = self.session_workspace(&session.name).await?;
-        let _writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let workspace = self.session_workspace(&session).await?;
+        let _writing = self.inner.agent_locks.write(&session.user_id, &session.agent_id).await?;
         if self.session_times(&session).await?.is_some() {
-            return Err(Error::Conflict { message: format!("session {} already exists", session.id) });
+            return Err(Error::Conflict { message: format!("session {} already exists", session.session_id) });
         }
         // Records the end of an earlier session with this id before the new one exists. The change
         // is checked before any directory is created.
@@ -94,13 +94,13 @@ impl Service {
         if !change.is_empty() {
             self.check_change(by, &change, rules)?;
         }
-        blocking::in_place(|| Ok(workspace.session(&session.id)?.create_directories()?)).await?;
+        blocking::in_place(|| Ok(workspace.session(&session.session_id)?.create_directories()?)).await?;
         self.store_rules(by, &session, &change).await?;
         self.show_session(by, &session).await
     }
 
     pub async fn session(&self, by: &Principal, address: &SessionAddress) -> Result<SessionView, Error> {
-        self.show_session(by, &SessionRef::read(by, address)?).await
+        self.show_session(by, &address.resolve(by)?).await
     }
 
     /// Sorted by last use, most recent first.
@@ -130,7 +130,7 @@ impl Service {
         let mut keys = Vec::with_capacity(found.len());
         for session in &found {
             let (user_id, agent_id) = (session.user.clone(), session.agent.clone());
-            keys.push(SessionKey { user_id, agent_id, session_id: session.session.to_string() });
+            keys.push(SessionKey { user_id, agent_id, session_id: session.session.clone() });
         }
         let mut rules = self.inner.store.rules_of_sessions(&keys).await?;
         let default = self.settings_now().sessions;
@@ -148,58 +148,56 @@ impl Service {
         change: SessionChange,
     ) -> Result<SessionView, Error> {
         change.check_role(by)?;
-        let session = SessionRef::read(by, address)?;
+        let session = address.resolve(by)?;
         self.require_session(&session).await?;
-        let _writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let _writing = self.inner.agent_locks.write(&session.user_id, &session.agent_id).await?;
         self.store_rules(by, &session, &change).await?;
         self.show_session(by, &session).await
     }
 
     /// Cancels the execs of a session, ends its boxes and its browser, and removes its files.
     pub async fn delete_session(&self, by: &Principal, address: &SessionAddress) -> Result<(), Error> {
-        let session = SessionRef::read(by, address)?;
+        let session = address.resolve(by)?;
         self.require_session(&session).await?;
         let mut execs = self.inner.registry.all();
-        execs.retain(|exec| exec.is_in(&session.name));
+        execs.retain(|exec| exec.is_in(&session));
         execs.iter().for_each(|exec| exec.cancel(Cancellation::ByCaller));
         // Ending a paused box resumes it briefly. Its processes must not run while an approved
         // command has exclusive use of the session, so this waits until that command has ended.
-        drop(self.inner.session_gates.share(&session.name).await);
+        drop(self.inner.session_gates.share(&session).await);
         // Ends the boxes in any state, also paused ones. They are ended again below, because one of
         // the execs may have been creating a box.
-        tokio::join!(self.inner.browsers.dismiss(&self.inner.store, &session.name), self.end_boxes(&session));
+        tokio::join!(self.inner.browsers.dismiss(&self.inner.store, &session), self.end_boxes(&session));
         futures::future::join_all(execs.iter().map(|exec| exec.over())).await;
         self.end_boxes(&session).await;
-        let workspace = self.session_workspace(&session.name).await?;
-        let _writing = self.inner.agent_locks.write(&session.name.user_id, &session.name.agent_id).await?;
+        let workspace = self.session_workspace(&session).await?;
+        let _writing = self.inner.agent_locks.write(&session.user_id, &session.agent_id).await?;
         let user_rules = match by.holder() {
             Holder::Owner | Holder::Operator | Holder::User(_) => UserRules::Dropped,
             Holder::Agent(..) => UserRules::Kept,
         };
-        self.inner.store.end_session(session.name.clone(), user_rules, now(), by.caller()).await?;
-        let (id, disks) = (session.id.clone(), self.session_disks(&session, &workspace));
+        self.inner.store.end_session(session.clone(), user_rules, now(), by.caller()).await?;
+        let (id, disks) = (session.session_id.clone(), self.session_disks(&session, &workspace));
         let removed = detached(move || Ok(workspace.remove_session(&id)?)).await?;
         disks.iter().for_each(Disk::shrink);
-        if removed { Ok(()) } else { Err(no_session(&session.id)) }
+        if removed { Ok(()) } else { Err(no_session(&session.session_id)) }
     }
 
     /// Records the end of sessions that retention removes next, or whose directory is gone. It runs
     /// before the removal, so that a new session with the same id never inherits a rule that
     /// loosens the defaults.
     pub(crate) async fn end_idle_sessions(&self, used_before: SystemTime) -> Result<(), Error> {
-        for SessionWithRules { name, has_ended } in self.inner.store.sessions_with_rules().await? {
-            let Ok(id) = name.session_id.parse::<SessionId>() else { continue };
-            let session = SessionRef { name, id };
+        for SessionWithRules { name: session, has_ended } in self.inner.store.sessions_with_rules().await? {
             let is_over = match self.session_times(&session).await {
                 Ok(Some(times)) => times.last_used < used_before,
                 Ok(None) => !has_ended,
                 Err(error) => {
-                    tracing::warn!(session = %session.id, error = %causes(&error), "could not read the times of a session");
+                    tracing::warn!(session = %session.session_id, error = %causes(&error), "could not read the times of a session");
                     false
                 }
             };
             if is_over {
-                self.inner.store.end_session(session.name, UserRules::Kept, now(), BY).await?;
+                self.inner.store.end_session(session, UserRules::Kept, now(), BY).await?;
             }
         }
         Ok(())
@@ -209,27 +207,22 @@ impl Service {
     /// remove a session whose exec started long ago.
     pub(crate) async fn touch_sessions_in_use(&self) {
         let execs = self.inner.registry.all();
-        let key = |session_id: &String, exec: &RunningExec| SessionKey {
-            user_id: exec.user_id.clone(),
-            agent_id: exec.agent_id.clone(),
-            session_id: session_id.clone(),
-        };
-        let used: HashSet<_> = execs.iter().filter_map(|exec| Some(key(exec.session.as_ref()?, exec))).collect();
-        for key in used {
-            let Ok(id) = key.session_id.parse::<SessionId>() else { continue };
+        let used: HashSet<&SessionKey> = execs.iter().filter_map(|exec| exec.session.as_ref()).collect();
+        for session in used {
             let touched = async {
-                let workspace = self.session_workspace(&key).await?;
-                blocking::in_place(|| Ok(workspace.find_session(&id)?.is_some())).await
+                let workspace = self.session_workspace(session).await?;
+                blocking::in_place(|| Ok(workspace.find_session(&session.session_id)?.is_some())).await
             };
             if let Err(error) = touched.await {
+                let id = &session.session_id;
                 tracing::warn!(session = %id, error = %causes(&error), "could not update the last use of a session");
             }
         }
     }
 
     /// The session's working directory. It may not exist yet.
-    pub(crate) fn session_work(&self, session: &SessionRef) -> PathBuf {
-        session_work(&self.workspace_path(&session.name.user_id, &session.name.agent_id), &session.id)
+    pub(crate) fn session_work(&self, session: &SessionKey) -> PathBuf {
+        session_work(&self.workspace_path(&session.user_id, &session.agent_id), &session.session_id)
     }
 
     pub(crate) async fn session_workspace(&self, key: &SessionKey) -> Result<Workspace, Error> {
@@ -238,37 +231,37 @@ impl Service {
     }
 
     /// When a session was created and last used; `None` if it does not exist.
-    pub(crate) async fn session_times(&self, session: &SessionRef) -> Result<Option<SessionTimes>, Error> {
-        let workspace = self.session_workspace(&session.name).await?;
-        blocking::in_place(|| Ok(workspace.session_times(&session.id)?)).await
+    pub(crate) async fn session_times(&self, session: &SessionKey) -> Result<Option<SessionTimes>, Error> {
+        let workspace = self.session_workspace(&session).await?;
+        blocking::in_place(|| Ok(workspace.session_times(&session.session_id)?)).await
     }
 
     /// Fails if the session does not exist.
-    pub(crate) async fn require_session(&self, session: &SessionRef) -> Result<SessionTimes, Error> {
-        self.session_times(session).await?.ok_or_else(|| no_session(&session.id))
+    pub(crate) async fn require_session(&self, session: &SessionKey) -> Result<SessionTimes, Error> {
+        self.session_times(session).await?.ok_or_else(|| no_session(&session.session_id))
     }
 
     /// The quotas that the session's files count against: those of the workspace and of the session.
-    pub(super) fn session_disks(&self, session: &SessionRef, workspace: &Workspace) -> [Disk; 2] {
-        let disk = self.disk(&session.name.user_id, &session.name.agent_id, workspace);
-        let own = self.session_disk(&disk, &session.id);
+    pub(super) fn session_disks(&self, session: &SessionKey, workspace: &Workspace) -> [Disk; 2] {
+        let disk = self.disk(&session.user_id, &session.agent_id, workspace);
+        let own = self.session_disk(&disk, &session.session_id);
         [disk, own]
     }
 
-    async fn show_session(&self, by: &Principal, session: &SessionRef) -> Result<SessionView, Error> {
+    async fn show_session(&self, by: &Principal, session: &SessionKey) -> Result<SessionView, Error> {
         let times = self.require_session(session).await?;
-        let workspace = self.session_workspace(&session.name).await?;
-        let (id, max_files) = (session.id.clone(), self.settings_now().workspace.quota_files.get());
+        let workspace = self.session_workspace(&session).await?;
+        let (id, max_files) = (session.session_id.clone(), self.settings_now().workspace.quota_files.get());
         let usage = detached(move || Ok(workspace.measure_session(&id, max_files.into())?)).await?;
         let rules = self.session_rules(session).await?;
-        let view = self.session_view(by, session.name.clone(), times, rules);
+        let view = self.session_view(by, session.clone(), times, rules);
         Ok(SessionView { size_bytes: Some(usage.bytes), ..view })
     }
 
     fn session_view(&self, by: &Principal, key: SessionKey, times: SessionTimes, rules: Rules) -> SessionView {
         let is_operator = by.require_operator("see the callback URL").is_ok();
         SessionView {
-            session_id: key.session_id,
+            session_id: key.session_id.to_string(),
             user_id: key.user_id,
             agent_id: key.agent_id,
             confirmation: rules.confirmation,

@@ -10,7 +10,6 @@ use crate::approvals::ApprovalView;
 use crate::auth::principal::Principal;
 use crate::error::Error;
 use crate::service::Service;
-use crate::session_ref::SessionRef;
 use crate::settings::{Rules, SessionsPart, Webhook, is_address, read_mode, tightens};
 use crate::time::now;
 
@@ -130,18 +129,18 @@ impl SessionChange {
 }
 
 impl Service {
-    pub(crate) async fn session_rules(&self, session: &SessionRef) -> Result<Rules, Error> {
+    pub(crate) async fn session_rules(&self, session: &SessionKey) -> Result<Rules, Error> {
         Ok(Rules::over(self.stored_rules(session).await?, self.settings_now().sessions))
     }
 
-    pub(super) async fn stored_rules(&self, session: &SessionRef) -> Result<SessionRules, Error> {
-        let stored = self.inner.store.session_rules(&session.name).await?;
+    pub(super) async fn stored_rules(&self, session: &SessionKey) -> Result<SessionRules, Error> {
+        let stored = self.inner.store.session_rules(&session).await?;
         let Some(rules) = stored else { return Ok(SessionRules::default()) };
         if rules.has_ended || self.session_times(session).await?.is_some() {
             return Ok(rules);
         }
         // The session's directory was removed by hand.
-        self.inner.store.end_session(session.name.clone(), UserRules::Kept, now(), BY).await?;
+        self.inner.store.end_session(session.clone(), UserRules::Kept, now(), BY).await?;
         Ok(SessionRules { has_ended: true, ..rules })
     }
 
@@ -169,7 +168,7 @@ impl Service {
     pub(super) async fn store_rules(
         &self,
         by: &Principal,
-        session: &SessionRef,
+        session: &SessionKey,
         change: &SessionChange,
     ) -> Result<(), Error> {
         if change.is_empty() {
@@ -177,7 +176,7 @@ impl Service {
         }
         self.require_session(session).await?;
         let rules = self.check_change(by, change, self.stored_rules(session).await?)?;
-        self.inner.store.set_session_rules(session.name.clone(), author_of(by), rules, now(), by.caller()).await?;
+        self.inner.store.set_session_rules(session.clone(), author_of(by), rules, now(), by.caller()).await?;
         self.review_approvals();
         Ok(())
     }
@@ -188,12 +187,11 @@ impl Service {
         if asked.kind != ApprovalKind::Risk {
             return None;
         }
-        let name = SessionKey {
+        let session = SessionKey {
             user_id: asked.user.clone(),
             agent_id: asked.agent.clone(),
-            session_id: asked.session_id.clone(),
+            session_id: asked.session_id.parse().ok()?,
         };
-        let session = SessionRef { id: asked.session_id.parse().ok()?, name };
         let rules = self.session_rules(&session).await.ok()?;
         Some(Webhook { url: rules.callback_url?, secret: self.settings_now().approvals.webhook_secret.clone()? })
     }

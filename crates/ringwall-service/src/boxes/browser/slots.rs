@@ -381,7 +381,7 @@ mod tests {
     }
 
     fn session(id: &str) -> SessionKey {
-        SessionKey { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: id.to_owned() }
+        SessionKey { user_id: "u".parse().unwrap(), agent_id: "a".parse().unwrap(), session_id: id.parse().unwrap() }
     }
 
     #[test]

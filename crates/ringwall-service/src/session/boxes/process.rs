@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ringwall_executor::BoxControl as _;
 use ringwall_ids::ExecId;
-use ringwall_record::{ExecSummary, Status};
+use ringwall_record::{ExecSummary, SessionKey, Status};
 use ringwall_workspace::Stream;
 use rustix::process::Signal;
 
@@ -21,7 +21,7 @@ use crate::exec::registry::{Lifetime, RunningExec};
 use crate::exec::spec::ExecSpec;
 use crate::exec::view::ExecView;
 use crate::service::{Service, no_exec};
-use crate::session_ref::{SessionAddress, SessionRef};
+use crate::session_ref::SessionAddress;
 
 /// Maximum bytes of one stream per request.
 const MAX_OUTPUT: u64 = 1 << 20;
@@ -60,7 +60,7 @@ impl Service {
         exec_id: &ExecId,
         from: (u64, u64),
     ) -> Result<ProcessOutput, Error> {
-        let session = SessionRef::read(by, address)?;
+        let session = address.resolve(by)?;
         let view = self.latest_process(by, &session, exec_id).await?;
         let latest = &view.summary.exec_id;
         let stdout = self.output(by, latest, Stream::Stdout, from.0, MAX_OUTPUT).await?;
@@ -75,11 +75,11 @@ impl Service {
     }
 
     /// The process with this id, or the last one of the chain of execs that replaced it.
-    async fn latest_process(&self, by: &Principal, session: &SessionRef, exec_id: &ExecId) -> Result<ExecView, Error> {
+    async fn latest_process(&self, by: &Principal, session: &SessionKey, exec_id: &ExecId) -> Result<ExecView, Error> {
         let mut view = self.exec(by, exec_id).await?;
         let ExecSummary { user_id, agent_id, conversation_id, .. } = &view.summary;
-        let is_of_session = (user_id, agent_id) == (&session.name.user_id, &session.name.agent_id)
-            && conversation_id.as_deref() == Some(session.id.as_str());
+        let is_of_session = (user_id, agent_id) == (&session.user_id, &session.agent_id)
+            && conversation_id.as_deref() == Some(session.session_id.as_str());
         if !is_of_session {
             return Err(no_exec(exec_id));
         }
@@ -138,8 +138,8 @@ impl Service {
         address: &SessionAddress,
         exec_id: &ExecId,
     ) -> Result<Arc<RunningExec>, Error> {
-        let session = SessionRef::read(by, address)?;
-        let find = |exec_id: &ExecId| self.find_running(by, exec_id).filter(|running| running.is_in(&session.name));
+        let session = address.resolve(by)?;
+        let find = |exec_id: &ExecId| self.find_running(by, exec_id).filter(|running| running.is_in(&session));
         if let Some(running) = find(exec_id) {
             return Ok(running);
         }
@@ -150,14 +150,14 @@ impl Service {
     /// Limits how many sessions of one user have processes or terminals, since these keep their
     /// session box alive. The limit is `sandbox.max_concurrent_execs_per_user`.
     pub(crate) fn check_lasting_execs(&self, spec: &ExecSpec) -> Result<(), Error> {
-        let (Lifetime::UntilStopped, Some(own)) = (spec.lifetime(), spec.session()) else { return Ok(()) };
+        let (Lifetime::UntilStopped, Some(own)) = (spec.lifetime(), spec.session_key()) else { return Ok(()) };
         let max_sessions = self.settings_now().sandbox.max_concurrent_execs_per_user.get() as usize;
         let execs = self.inner.registry.all();
         let others: BTreeSet<_> = execs
             .iter()
             .filter(|running| running.lifetime() == Lifetime::UntilStopped && running.user_id == spec.user_id)
-            .map(|running| (&running.agent_id, running.session.as_deref()))
-            .filter(|(agent, session)| **agent != spec.agent_id || *session != Some(own.as_str()))
+            .filter_map(|running| running.session.as_ref())
+            .filter(|session| **session != own)
             .collect();
         if others.len() < max_sessions {
             return Ok(());

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::exec::code::CodeSpec;
 use crate::exec::lifecycle::Exec;
 use crate::service::Service;
-use crate::session_ref::{SessionAddress, SessionRef};
+use crate::session_ref::SessionAddress;
 
 /// The argv of the box's grant, which is replaced by the agent.
 const AGENT: &str = "ringwall-agent";
@@ -33,12 +33,12 @@ impl Exec {
         grant: &Grant,
         code: &CodeSpec,
     ) -> Result<Lease<Boxes>, ringwall_executor::Error> {
-        let key = BoxKey::new(&code.place, code.isolation);
+        let key = BoxKey::new(&code.session, code.isolation);
         let box_grant = || home_grant(grant, &self.spec.layers, &[AGENT.to_owned()]);
         let name = format!("box-{}", self.intent.exec_id);
         tokio::select! {
             biased;
-            lease = self.service.enter_box(&key, code.isolation, box_grant, name, code.on_busy()) => lease,
+            lease = self.service.enter_box(&key, box_grant, name, code.on_busy()) => lease,
             // A cancelled exec stops waiting for the box.
             _ = self.running.cancelled() => Err(ringwall_executor::Error::PoolStopped),
         }
@@ -51,14 +51,13 @@ impl Service {
     pub(crate) async fn enter_box(
         &self,
         key: &BoxKey,
-        isolation: Isolation,
         box_grant: impl FnOnce() -> Result<Grant, ringwall_executor::Error>,
         name: String,
         on_busy: OnBusy,
     ) -> Result<Lease<Boxes>, ringwall_executor::Error> {
         let make = || {
             let (service, key, grant) = (self.clone(), key.clone(), box_grant());
-            async move { make(service, key, isolation, grant?, name).await }
+            async move { make(service, key, grant?, name).await }
         };
         self.inner.boxes.acquire(key, on_busy, make).await.map_err(refused)
     }
@@ -83,25 +82,23 @@ impl Service {
 
     /// Fails while an approved command has exclusive use of the session: its boxes stay paused then.
     fn boxes_of(&self, by: &Principal, address: &SessionAddress) -> Result<(Shared, Vec<Arc<PooledBox>>), Error> {
-        let session = SessionRef::read(by, address)?;
-        let shared = self.inner.session_gates.try_share(&session.name)?;
+        let session = address.resolve(by)?;
+        let shared = self.inner.session_gates.try_share(&session)?;
         let boxes: Vec<_> = self.homes(&session).into_iter().map(|(_, pooled)| pooled).collect();
         if boxes.is_empty() {
-            return Err(Error::NotFound { what: format!("box of the session {}", session.id) });
+            return Err(Error::NotFound { what: format!("box of the session {}", session.session_id) });
         }
         Ok((shared, boxes))
     }
 
     /// Ends the browsers and boxes of sessions whose files no longer exist.
     pub(crate) async fn end_orphaned_boxes(&self) {
-        for name in self.inner.browsers.unused_sessions() {
-            let Ok(id) = name.session_id.parse() else { continue };
-            let session = SessionRef { name, id };
+        for session in self.inner.browsers.unused_sessions() {
             if matches!(self.session_times(&session).await, Ok(None)) {
-                self.inner.browsers.dismiss_unused(&self.inner.store, &session.name).await;
+                self.inner.browsers.dismiss_unused(&self.inner.store, &session).await;
             }
         }
-        for session in self.inner.boxes.keys().iter().filter_map(BoxKey::place) {
+        for BoxKey { session, .. } in self.inner.boxes.keys() {
             if matches!(self.session_times(&session).await, Ok(None)) {
                 self.end_boxes(&session).await;
             }
@@ -125,11 +122,11 @@ impl Service {
     async fn check_box_quotas(&self) {
         let boxes = &self.inner.boxes;
         for key in boxes.keys() {
-            let (Some(pooled), Some(session)) = (boxes.find(&key), key.place()) else { continue };
+            let Some(pooled) = boxes.find(&key) else { continue };
             if pooled.session_box.is_paused() {
                 continue;
             }
-            for disk in self.session_disks(&session, &pooled.workspace) {
+            for disk in self.session_disks(&key.session, &pooled.workspace) {
                 if let Some(message) = disk.glance().await {
                     pooled.end_as_full(message);
                     break;
@@ -164,15 +161,13 @@ pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Res
 async fn make(
     service: Service,
     key: BoxKey,
-    isolation: Isolation,
     grant: Grant,
     name: String,
 ) -> Result<PooledBox, ringwall_executor::Error> {
     let inner = &service.inner;
     let unknown = || ringwall_executor::Error::NotForThisBox { what: "files" };
-    let session = key.place().ok_or_else(unknown)?;
-    let workspace = service.session_workspace(&session.name).await.map_err(|_| unknown())?;
-    let mut session_box = match (isolation, grant.root()) {
+    let workspace = service.session_workspace(&key.session).await.map_err(|_| unknown())?;
+    let mut session_box = match (key.isolation, grant.root()) {
         (Isolation::Native, _) => inner.backends.executor.start_session_box(grant).await,
         (Isolation::Gvisor, Root::Host | Root::Image(_)) => {
             inner.backends.executor.start_session_box_on_gvisor(grant).await

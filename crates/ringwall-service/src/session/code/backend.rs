@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use ringwall_executor::docker::{DockerState, Runtime};
 use ringwall_policy::{Denial, DockerImage, Isolation, SecurityMode, choose_isolation, requires_isolation};
+use ringwall_record::SessionKey;
 use ringwall_risk::Level;
 
 use crate::error::Error;
 use crate::exec::code::ALL_IN_ONE;
 use crate::exec::spec::{Backend, image_for};
 use crate::service::Service;
-use crate::session_ref::SessionRef;
 
 const SEEN_FOR: Duration = Duration::from_secs(5);
 
@@ -32,14 +32,14 @@ pub(crate) struct Choice {
 impl Service {
     pub(super) async fn choose_box(
         &self,
-        place: &SessionRef,
+        session: &SessionKey,
         asked: Option<&str>,
         mode: SecurityMode,
         level: Level,
     ) -> Result<Choice, Error> {
         let asked = match asked {
             None => None,
-            Some(ALL_IN_ONE) if self.inner.service_for(&place.name.user_id, &place.name.agent_id).is_some() => {
+            Some(ALL_IN_ONE) if self.inner.service_for(&session.user_id, &session.agent_id).is_some() => {
                 return self.choose_service(mode, level).await;
             }
             Some(ALL_IN_ONE) => return self.choose_session_box(mode).await,

@@ -63,7 +63,7 @@ impl Exec {
             exec_id: self.intent.exec_id.clone(),
             user_id: self.spec.user_id.clone(),
             agent_id: self.spec.agent_id.clone(),
-            session_id: code.place.id.to_string(),
+            session_id: code.session.session_id.to_string(),
             command: format!("Run {} code{}: {}", language.key(), code.lifetime(), assessment.reason(Locale::English)),
             code: Some(code.request.code.clone()),
             requested_paths: Vec::new(),
@@ -81,13 +81,13 @@ impl Exec {
     /// time of the question.
     fn rules_stand(&self, code: &CodeSpec, terms: Option<String>) -> StillStands {
         let (request, rules, is_waited_for) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
-        let parts = Arc::new((self.service.clone(), code.place.clone(), rules, request, terms));
+        let parts = Arc::new((self.service.clone(), code.session.clone(), rules, request, terms));
         Arc::new(move || {
             let parts = parts.clone();
             Box::pin(async move {
-                let (service, place, rules, request, terms) = parts.as_ref();
+                let (service, session, rules, request, terms) = parts.as_ref();
                 // Rules that cannot be read may have changed.
-                let is_treated_so = service.session_rules(place).await.is_ok_and(|now| now == *rules);
+                let is_treated_so = service.session_rules(session).await.is_ok_and(|now| now == *rules);
                 let layers = request.layers(service.settings_now().operator.clone(), is_waited_for);
                 let now = layers.ok().and_then(|layers| ringwall_policy::merge(&layers).ok());
                 is_treated_so && now.map(|effective| effective.terms()) == *terms
@@ -100,10 +100,10 @@ impl Exec {
     pub(crate) async fn reload_code_rules(&mut self) -> Step<()> {
         let service = self.service.clone();
         let Target::Code(code) = &mut self.spec.target else { return Ok(()) };
-        let rules = service.session_rules(&code.place).await?;
+        let rules = service.session_rules(&code.session).await?;
         let (asked, level) = (code.request.asked_backend(), code.judged.assessment.level);
         let Choice { backend, image, isolation, denial } =
-            service.choose_box(&code.place, asked, rules.mode, level).await?;
+            service.choose_box(&code.session, asked, rules.mode, level).await?;
         code.judged.mode = rules.mode;
         code.rules = rules;
         let layers = code.request.layers(service.settings_now().operator.clone(), code.stdin.ends());

@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use ringwall_ids::ProjectId;
 use ringwall_policy::{Code, Consent, Secret};
-use ringwall_record::Author;
+use ringwall_record::{Author, SessionKey};
 
 use crate::boxes::{Language, WORKSPACE};
 use crate::error::Error;
 use crate::exec::code::{CodeRequest, CodeSpec, Input};
 use crate::exec::spec::{Backend, ExecSpec, Needs, PROJECT, Target};
 use crate::service::Service;
-use crate::session_ref::SessionRef;
 
 /// A bash function exported through the environment. It runs `python3` if the image or root has no
 /// `python`.
@@ -27,26 +26,26 @@ impl Service {
     pub(super) async fn read_code(
         &self,
         author: Author,
-        place: SessionRef,
+        session: SessionKey,
         request: CodeRequest,
         stdin: Input,
     ) -> Result<ExecSpec, Error> {
         request.check(&stdin)?;
         request.files()?;
-        let user = &place.name.user_id;
+        let user = &session.user_id;
         let assessment = Arc::new(self.assess_for(user, request.language.into(), request.code.clone()).await?);
-        let rules = self.session_rules(&place).await?;
-        let choice = self.choose_box(&place, request.asked_backend(), rules.mode, assessment.level).await?;
+        let rules = self.session_rules(&session).await?;
+        let choice = self.choose_box(&session, request.asked_backend(), rules.mode, assessment.level).await?;
         let layers = request.layers(self.settings_now().operator.clone(), stdin.ends())?;
         let words = request.words();
         let mut spec = ExecSpec {
             author,
             idempotency: None,
-            user_id: place.name.user_id.clone(),
-            agent_id: place.name.agent_id.clone(),
+            user_id: session.user_id.clone(),
+            agent_id: session.agent_id.clone(),
             project_id: PROJECT.parse::<ProjectId>()?,
             task_id: None,
-            conversation_id: Some(place.id.to_string()),
+            conversation_id: Some(session.session_id.to_string()),
             skill_id: None,
             backend: choice.backend,
             image: choice.image,
@@ -63,7 +62,7 @@ impl Service {
         }
         let judged = Code { assessment, mode: rules.mode, consent: Consent::NotAsked };
         spec.target = Target::Code(Box::new(CodeSpec {
-            place,
+            session,
             request,
             judged,
             rules,

@@ -30,7 +30,7 @@ impl Exec {
             Input::Ends | Input::Terminal(_) => Input::Ends,
         };
         let author = self.spec.author.clone();
-        let mut spec = self.service.read_code(author, code.place.clone(), request, input).await?;
+        let mut spec = self.service.read_code(author, code.session.clone(), request, input).await?;
         if let Target::Code(next) = &mut spec.target {
             next.replaces = Some(json!({ "exec_id": self.intent.exec_id, "approval": approval, "changed_by": by }));
         }

@@ -20,7 +20,7 @@ use crate::exec::submit::Submitted;
 use crate::exec::view::ExecView;
 use crate::service::Service;
 use crate::session::code::words::error_of;
-use crate::session_ref::{SessionAddress, SessionRef};
+use crate::session_ref::SessionAddress;
 
 /// Reported if the exec has no exit code.
 const NO_EXIT_CODE: i32 = -1;
@@ -79,7 +79,7 @@ impl Service {
             user_id: request.user_id.clone(),
             agent_id: request.agent_id.clone(),
         };
-        self.read_code(by.author(), SessionRef::read(by, &address)?, request, input).await
+        self.read_code(by.author(), address.resolve(by)?, request, input).await
     }
 
     /// Admits code. Code that is denied outright, or that a person has edited into code that is

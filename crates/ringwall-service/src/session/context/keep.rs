@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ringwall_executor::BoxControl as _;
 use ringwall_policy::Isolation;
-use ringwall_record::Timestamp;
+use ringwall_record::{SessionKey, Timestamp};
 use rustix::process::Signal;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::auth::principal::Principal;
 use crate::boxes::{BoxKey, Context, Doing, PooledBox};
 use crate::error::Error;
 use crate::service::Service;
-use crate::session_ref::{SessionAddress, SessionRef};
+use crate::session_ref::SessionAddress;
 
 /// The context that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,13 +56,13 @@ impl ContextView {
 impl Service {
     /// The contexts of a session; empty if it has no box.
     pub async fn contexts(&self, by: &Principal, session: &SessionAddress) -> Result<Vec<ContextView>, Error> {
-        let place = self.known_session(by, session).await?;
+        let session = self.known_session(by, session).await?;
         let view = |(key, home): (BoxKey, Arc<PooledBox>)| {
             home.read(|contexts| {
-                contexts.iter().map(|(id, context)| ContextView::new(id, context, key.isolation())).collect::<Vec<_>>()
+                contexts.iter().map(|(id, context)| ContextView::new(id, context, key.isolation)).collect::<Vec<_>>()
             })
         };
-        Ok(self.homes(&place).into_iter().flat_map(view).collect())
+        Ok(self.homes(&session).into_iter().flat_map(view).collect())
     }
 
     /// Interrupts the running code with SIGINT. Returns whether code was running.
@@ -80,43 +80,43 @@ impl Service {
 
     /// Ends the interpreter and the code that runs in it. The next exec gets a new interpreter.
     pub async fn restart_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
-        let _shared = self.inner.session_gates.try_share(&SessionRef::read(by, &address.session)?.name)?;
+        let _shared = self.inner.session_gates.try_share(&address.session.resolve(by)?)?;
         let home = self.home_of(by, address).await?;
         if home.restart(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
     }
 
     pub async fn delete_context(&self, by: &Principal, address: &ContextAddress) -> Result<(), Error> {
-        let _shared = self.inner.session_gates.try_share(&SessionRef::read(by, &address.session)?.name)?;
+        let _shared = self.inner.session_gates.try_share(&address.session.resolve(by)?)?;
         let home = self.home_of(by, address).await?;
         if home.delete(&address.context_id) { Ok(()) } else { Err(no_context(address)) }
     }
 
     /// Ends the boxes of a session and waits until they are gone.
-    pub(crate) async fn end_boxes(&self, place: &SessionRef) {
-        for (key, home) in self.homes(place) {
+    pub(crate) async fn end_boxes(&self, session: &SessionKey) {
+        for (key, home) in self.homes(session) {
             self.inner.boxes.dismiss(&key);
             home.session_box.end().await;
         }
     }
 
     /// The existing boxes of a session, at most one per isolation.
-    pub(crate) fn homes(&self, place: &SessionRef) -> Vec<(BoxKey, Arc<PooledBox>)> {
-        let keys = Isolation::ALL.map(|isolation| BoxKey::new(place, isolation));
+    pub(crate) fn homes(&self, session: &SessionKey) -> Vec<(BoxKey, Arc<PooledBox>)> {
+        let keys = Isolation::ALL.map(|isolation| BoxKey::new(session, isolation));
         keys.into_iter().filter_map(|key| Some((key.clone(), self.inner.boxes.find(&key)?))).collect()
     }
 
     async fn home_of(&self, by: &Principal, address: &ContextAddress) -> Result<Arc<PooledBox>, Error> {
-        let place = self.known_session(by, &address.session).await?;
-        let homes = self.homes(&place).into_iter().map(|(_, home)| home);
+        let session = self.known_session(by, &address.session).await?;
+        let homes = self.homes(&session).into_iter().map(|(_, home)| home);
         let found = homes.into_iter().find(|home| home.read(|contexts| contexts.contains_key(&address.context_id)));
         found.ok_or_else(|| no_context(address))
     }
 
-    async fn known_session(&self, by: &Principal, session: &SessionAddress) -> Result<SessionRef, Error> {
-        let place = SessionRef::read(by, session)?;
-        match self.session_times(&place).await? {
-            Some(_) => Ok(place),
-            None => Err(Error::NotFound { what: format!("session {}", place.id) }),
+    async fn known_session(&self, by: &Principal, session: &SessionAddress) -> Result<SessionKey, Error> {
+        let session = session.resolve(by)?;
+        match self.session_times(&session).await? {
+            Some(_) => Ok(session),
+            None => Err(Error::NotFound { what: format!("session {}", session.session_id) }),
         }
     }
 }
