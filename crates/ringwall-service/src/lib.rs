@@ -80,10 +80,11 @@ pub use ringwall_workspace::{
     SkillSummary, Stream, Text,
 };
 pub use service::Service;
-pub use session::boxes::{AfterInput, OpenedTerminal, ProcessOutput, Terminal, TerminalEnd, TerminalEvent};
 pub use session::code::CodeRan;
-pub use session::context::{ContextAddress, ContextView};
-pub use session::{SessionChange, SessionFilter, SessionList, SessionView};
+pub use session::{
+    AfterInput, ContextAddress, ContextView, OpenedTerminal, ProcessOutput, SessionChange, SessionFilter, SessionList,
+    SessionView, Terminal, TerminalEnd, TerminalEvent,
+};
 pub use session_ref::SessionAddress;
 pub use settings::{
     PinnedSettings, SettingsView, SkillNames, Source, Webhook, aio_service, docker_settings, setting_keys,

@@ -19,7 +19,7 @@ use crate::boxes::{BoxKey, WORKSPACE};
 use crate::egress::NetRule;
 use crate::error::Error;
 use crate::service::{Inner, Service};
-use crate::session::boxes::home_grant;
+use crate::session::session_box_grant;
 use crate::settings::layers;
 
 /// Address of the egress proxy inside every box that has one.
@@ -94,20 +94,20 @@ impl Service {
         let request = request(Workspace::Session(Box::new(mounts)));
         let own = grant(&request, &[AGENT.to_owned()], &layers)?;
         let net = own.effective().net.clone();
-        let box_grant = || home_grant(&own, &layers, &[AGENT.to_owned()]);
+        let box_grant = || session_box_grant(&own, &layers, &[AGENT.to_owned()]);
         let key = BoxKey::new(session, isolation);
         let name = format!("box-{}", ringwall_ids::random_digits::<16>().map_err(Error::from)?);
         let lease = self.enter_box(&key, box_grant, name, OnBusy::Wait).await?;
-        let home = lease.session_box().clone();
+        let pooled = lease.session_box().clone();
         let Some(hold) = lease.hold() else { return Err(Fault::failed("the session's box is ending; try again")) };
         let proxy_socket = match net {
             Net::None => ringwall_browser::Egress::None,
             Net::Allowlist { .. } => ringwall_browser::Egress::Proxy(PROXY.to_owned()),
         };
-        let lifted = home.way.as_ref().map(|way| way.lifted().clone()).unwrap_or_default();
+        let lifted = pooled.way.as_ref().map(|way| way.lifted().clone()).unwrap_or_default();
         let (rule, questions) = (NetRule::new(net, lifted), self.host_questions());
         let gate = Arc::new(BrowserGate::new(Reach::AsCode { rule, questions }));
-        Ok(BrowserBox { host: BrowserHost::Session { home, _hold: hold }, request, layers, gate, proxy_socket })
+        Ok(BrowserBox { host: BrowserHost::Session { pooled, _hold: hold }, request, layers, gate, proxy_socket })
     }
 }
 

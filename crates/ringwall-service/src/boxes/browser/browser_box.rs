@@ -39,14 +39,14 @@ pub(crate) struct BrowserBox {
 #[derive(Debug)]
 pub(crate) enum BrowserHost {
     Own(Box<SessionBox>),
-    Session { home: Arc<PooledBox>, _hold: Hold<Boxes> },
+    Session { pooled: Arc<PooledBox>, _hold: Hold<Boxes> },
 }
 
 impl BrowserBox {
     fn session_box(&self) -> &SessionBox {
         match &self.host {
             BrowserHost::Own(session_box) => session_box,
-            BrowserHost::Session { home, .. } => &home.session_box,
+            BrowserHost::Session { pooled, .. } => &pooled.session_box,
         }
     }
 
@@ -58,8 +58,8 @@ impl BrowserBox {
     /// Attributes the browser's connections to this action from now on.
     pub(crate) fn begin(&self, asking: Asking) -> CurrentAction {
         let current = self.gate.begin(asking);
-        if let BrowserHost::Session { home, .. } = &self.host
-            && let Some(way) = &home.way
+        if let BrowserHost::Session { pooled, .. } = &self.host
+            && let Some(way) = &pooled.way
         {
             way.put_on_duty(self.gate.clone());
         }
@@ -133,18 +133,18 @@ impl BrowserBox {
                 session_box.end().await;
                 Ok(())
             }
-            BrowserHost::Session { home, .. } => {
-                if let Some(way) = &home.way {
+            BrowserHost::Session { pooled, .. } => {
+                if let Some(way) = &pooled.way {
                     let gate: Arc<dyn OnDuty> = self.gate.clone();
                     way.leave_duty(&gate);
                 }
                 let mut removed = Ok(());
                 for _ in 0..REMOVE_ATTEMPTS {
                     removed = match self.run(&["rm", "-rf", "--", folder], None, 0).await {
-                        Err(fault) if home.session_box.is_alive() => Err(fault),
+                        Err(fault) if pooled.session_box.is_alive() => Err(fault),
                         Ok(_) | Err(_) => return Ok(()),
                     };
-                    if home.session_box.is_paused() {
+                    if pooled.session_box.is_paused() {
                         break;
                     }
                     tokio::time::sleep(REMOVE_INTERVAL).await;

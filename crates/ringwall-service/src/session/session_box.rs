@@ -1,5 +1,8 @@
-//! The life of a session box: gets it from the pool or creates it, pauses and resumes it, and ends it
-//! when its session's files are gone or too large.
+//! Session boxes: an exec with the backend `aio` runs in the box of its session and finds the files and
+//! processes that earlier execs left there.
+//!
+//! This file gets a box from the pool or creates it, starts execs in it, pauses and resumes it, and
+//! ends it when its session's files are gone or too large.
 //!
 //! Two concurrent callers get the same box, one after the other. The box has its own grant: the most
 //! that the settings allow any code of the session. For each exec the box checks that the exec's
@@ -8,16 +11,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringwall_executor::RunningBox;
 use ringwall_executor::docker::Runtime;
 use ringwall_executor::pool::{Lease, OnBusy, Refused};
+use ringwall_executor::session_box::{Enabled, ProcessOptions};
 use ringwall_policy::{Field, Grant, Isolation, Layers, Request, Root, UNLIMITED, Verdict};
+use ringwall_record::SessionKey;
+use tokio::sync::mpsc;
 
 use crate::auth::principal::Principal;
-use crate::boxes::{BoxKey, Boxes, PooledBox, Shared};
-use crate::egress::SessionWay;
+use crate::boxes::{BoxKey, Boxes, PooledBox, ProcessHandle, Shared};
+use crate::egress::{ExecGate, SessionWay};
 use crate::error::Error;
-use crate::exec::code::CodeSpec;
+use crate::exec::code::{CodeSpec, Input};
 use crate::exec::lifecycle::Exec;
+use crate::exec::registry::Cancellation;
+use crate::exec::run::{SessionUse, StartedBox, Stay};
 use crate::service::Service;
 use crate::session_ref::SessionAddress;
 
@@ -27,6 +36,68 @@ const AGENT: &str = "ringwall-agent";
 const QUOTA_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Exec {
+    pub(crate) async fn start_in_session(
+        &self,
+        grant: Grant,
+        code: &CodeSpec,
+    ) -> Result<StartedBox, ringwall_executor::Error> {
+        let lease = self.enter_session_box(&grant, code).await?;
+        let session_box = lease.session_box().clone();
+        let gate = self.come_on_duty(session_box.way.as_ref(), &grant.effective().net);
+        match self.start_process(lease, grant, code).await {
+            Ok((running, screen, stay)) => {
+                let session = SessionUse { session_box, gate, screen, _stay: stay };
+                Ok(StartedBox { running, session: Some(session), notes: None })
+            }
+            Err(error) => {
+                self.leave_duty(gate).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn start_process(
+        &self,
+        lease: Lease<Boxes>,
+        grant: Grant,
+        code: &CodeSpec,
+    ) -> Result<(RunningBox, Option<mpsc::Sender<Vec<u8>>>, Stay), ringwall_executor::Error> {
+        let given = if code.input().is_empty() { Enabled::No } else { Enabled::Yes };
+        let (stdin, terminal) = match &code.stdin {
+            Input::Ends => (given, None),
+            Input::Open => (Enabled::Yes, None),
+            Input::Terminal(handle) => (Enabled::Yes, Some(handle.size)),
+        };
+        let options = ProcessOptions { stdin, terminal, ..ProcessOptions::default() };
+        let mut started = lease.session_box().session_box.process(grant, options).await?;
+        let process = started.process.clone();
+        let screen = match &code.stdin {
+            Input::Ends => return Ok((started.into_running(), None, Stay::UntilStopped(lease))),
+            Input::Open => {
+                self.running.set_process(ProcessHandle::new(process, started.streams.stdin.take()));
+                None
+            }
+            Input::Terminal(handle) => {
+                self.running.set_process(ProcessHandle::new(process.clone(), None));
+                if !handle.offer(process, started.streams.stdin.take()) {
+                    self.running.cancel(Cancellation::HungUp);
+                }
+                Some(handle.screen.clone())
+            }
+        };
+        let ending = || ringwall_executor::Error::BoxDied { why: "it was ended meanwhile".to_owned() };
+        let hold = lease.hold().ok_or_else(ending)?;
+        Ok((started.into_running(), screen, Stay::Beside(hold)))
+    }
+
+    /// Records the connections of an exec that did not start: other processes of the box may have
+    /// opened some while it was responsible for the box's network.
+    pub(crate) async fn leave_duty(&self, gate: Option<Arc<ExecGate>>) {
+        if let Some(gate) = gate {
+            self.record_connections(&gate).await;
+        }
+    }
+
     /// Exclusive use of the session box, with the isolation that was chosen.
     pub(crate) async fn enter_session_box(
         &self,
@@ -34,7 +105,7 @@ impl Exec {
         code: &CodeSpec,
     ) -> Result<Lease<Boxes>, ringwall_executor::Error> {
         let key = BoxKey::new(&code.session, code.isolation);
-        let box_grant = || home_grant(grant, &self.spec.layers, &[AGENT.to_owned()]);
+        let box_grant = || session_box_grant(grant, &self.spec.layers, &[AGENT.to_owned()]);
         let name = format!("box-{}", self.intent.exec_id);
         tokio::select! {
             biased;
@@ -84,11 +155,25 @@ impl Service {
     fn boxes_of(&self, by: &Principal, address: &SessionAddress) -> Result<(Shared, Vec<Arc<PooledBox>>), Error> {
         let session = address.resolve(by)?;
         let shared = self.inner.session_gates.try_share(&session)?;
-        let boxes: Vec<_> = self.homes(&session).into_iter().map(|(_, pooled)| pooled).collect();
+        let boxes: Vec<_> = self.session_boxes(&session).into_iter().map(|(_, pooled)| pooled).collect();
         if boxes.is_empty() {
             return Err(Error::NotFound { what: format!("box of the session {}", session.session_id) });
         }
         Ok((shared, boxes))
+    }
+
+    /// Ends the boxes of a session and waits until they are gone.
+    pub(crate) async fn end_boxes(&self, session: &SessionKey) {
+        for (key, pooled) in self.session_boxes(session) {
+            self.inner.boxes.dismiss(&key);
+            pooled.session_box.end().await;
+        }
+    }
+
+    /// The existing boxes of a session, at most one per isolation.
+    pub(super) fn session_boxes(&self, session: &SessionKey) -> Vec<(BoxKey, Arc<PooledBox>)> {
+        let keys = Isolation::ALL.map(|isolation| BoxKey::new(session, isolation));
+        keys.into_iter().filter_map(|key| Some((key.clone(), self.inner.boxes.find(&key)?))).collect()
     }
 
     /// Ends the browsers and boxes of sessions whose files no longer exist.
@@ -138,7 +223,11 @@ impl Service {
 
 /// The grant of a session box or of an interpreter in it: the most that the session's code may
 /// have. It has no timeout, because each exec has its own.
-pub(crate) fn home_grant(grant: &Grant, layers: &Layers, argv: &[String]) -> Result<Grant, ringwall_executor::Error> {
+pub(crate) fn session_box_grant(
+    grant: &Grant,
+    layers: &Layers,
+    argv: &[String],
+) -> Result<Grant, ringwall_executor::Error> {
     let request = Request {
         argv: argv.iter().map(Into::into).collect(),
         env: Default::default(),
