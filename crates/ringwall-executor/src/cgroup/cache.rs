@@ -19,7 +19,7 @@ use crate::cgroup::groups::{Groups, open_at};
 /// Each set holds about a dozen descriptors.
 const MAX_COUNT: usize = 16;
 /// The kernel charges memory in batches per CPU, so an unused group may still show this much.
-const NOTHING_BYTES: u64 = 1024 * 1024;
+const MAX_RESIDUE: u64 = 1024 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct CgroupCache {
@@ -44,18 +44,18 @@ struct MemoryFiles {
 /// The cgroups of a starting or running box. Dropping the value puts them into the cache. Without a
 /// cache the spawner, or the reaper of `ringwall run`, removes them after the box has ended.
 #[derive(Debug)]
-pub(crate) struct ShelvedGroups {
+pub(crate) struct ReusableGroups {
     groups: Groups,
     cache: Option<Arc<CgroupCache>>,
 }
 
-impl ShelvedGroups {
+impl ReusableGroups {
     pub(crate) fn new(groups: Groups, cache: Option<Arc<CgroupCache>>) -> Self {
-        ShelvedGroups { groups, cache }
+        ReusableGroups { groups, cache }
     }
 }
 
-impl Deref for ShelvedGroups {
+impl Deref for ReusableGroups {
     type Target = Groups;
 
     fn deref(&self) -> &Groups {
@@ -63,13 +63,13 @@ impl Deref for ShelvedGroups {
     }
 }
 
-impl DerefMut for ShelvedGroups {
+impl DerefMut for ReusableGroups {
     fn deref_mut(&mut self) -> &mut Groups {
         &mut self.groups
     }
 }
 
-impl Drop for ShelvedGroups {
+impl Drop for ReusableGroups {
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
             cache.put(std::mem::take(&mut self.groups));
@@ -81,7 +81,8 @@ impl CgroupCache {
     /// A set with the limits of `plan` whose counters could be reset.
     pub(crate) fn take(&self, plan: &Cgroups) -> Option<Groups> {
         let mut kept = self.kept.lock();
-        let found = kept.iter().position(|kept| kept.groups.serve(plan) && kept.is_empty() && kept.renew())?;
+        let found =
+            kept.iter().position(|kept| kept.groups.matches(plan) && kept.is_empty() && kept.reset_counters())?;
         Some(kept.swap_remove(found).groups)
     }
 
@@ -92,7 +93,7 @@ impl CgroupCache {
         if kept.len() >= MAX_COUNT
             && let Some(oldest) = kept.iter().position(Kept::is_empty)
         {
-            kept.remove(oldest).groups.remove_now();
+            kept.remove(oldest).groups.remove_empty();
         }
         kept.push(new);
     }
@@ -120,9 +121,9 @@ impl Kept {
     }
 
     /// Resets the counters; false if one cannot be reset.
-    fn renew(&self) -> bool {
+    fn reset_counters(&self) -> bool {
         let Some(memory) = &self.memory else { return true };
-        let is_small = |file| number(file).is_some_and(|bytes| bytes <= NOTHING_BYTES);
+        let is_small = |file| number(file).is_some_and(|bytes| bytes <= MAX_RESIDUE);
         is_small(&memory.usage)
             && is_small(&memory.sockets)
             && self.groups.count().oom_kills == 0
@@ -167,7 +168,7 @@ pub(crate) mod tests {
         let (plan, groups) = empty_group(parent.path());
         let cache = Arc::new(CgroupCache::default());
         assert!(cache.take(&plan).is_none());
-        drop(ShelvedGroups::new(groups, Some(Arc::clone(&cache))));
+        drop(ReusableGroups::new(groups, Some(Arc::clone(&cache))));
         assert!(cache.take(&plan).is_some());
     }
 }

@@ -15,8 +15,8 @@ use crate::cgroup::groups::open_at;
 const FREEZE: &CStr = c"cgroup.freeze";
 const EVENTS: &CStr = c"cgroup.events";
 /// Freezing waits up to 2 s (2,000 checks) for processes in uninterruptible system calls.
-const LOOKS: u32 = 2000;
-const MOMENT: Duration = Duration::from_millis(1);
+const MAX_CHECKS: u32 = 2000;
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Pause or resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +44,10 @@ impl Freezer {
 
     /// Returns when every process of the box is frozen.
     pub(crate) async fn freeze(&self) -> Result<()> {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_CHECKS {
             // On version 1 a process that is just being forked may escape the first write, so it is
             // repeated.
-            let is_still = match self {
+            let is_frozen = match self {
                 Freezer::V1(state) => {
                     rustix::io::pwrite(state, FROZEN, 0)?;
                     read(state)?.trim_ascii() == FROZEN
@@ -57,10 +57,10 @@ impl Freezer {
                     read(events)?.split(|byte| *byte == b'\n').any(|line| line == b"frozen 1")
                 }
             };
-            if is_still {
+            if is_frozen {
                 return Ok(());
             }
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
         self.thaw()?;
         Err(Errno::TIMEDOUT)

@@ -16,16 +16,16 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 
 /// Attempts to remove the group of a dying box.
-const REMOVALS: u32 = 400;
+const REMOVE_ATTEMPTS: u32 = 400;
 
 /// The groups of one box, held open.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    made: Vec<Made>,
+    list: Vec<Group>,
     /// The state of each limit.
     pub(crate) protections: Vec<Protection>,
     /// The files into which PID 1 writes its PID to join (version 1).
-    pub(crate) doors: Vec<OwnedFd>,
+    pub(crate) join_files: Vec<OwnedFd>,
     /// Counter files. PID 1 reads them after all other processes have ended; the executor reads
     /// them if PID 1 cannot.
     pub(crate) counters: Vec<OwnedFd>,
@@ -34,7 +34,7 @@ pub(crate) struct Groups {
 }
 
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct Group {
     path: CString,
     pub(crate) plan: CgroupDirectory,
     pub(crate) directory: OwnedFd,
@@ -46,12 +46,13 @@ pub(crate) fn paths(plan: &Cgroups) -> Vec<CString> {
 }
 
 impl Groups {
-    /// Makes the directories and sets their limits. Limits that the kernel refuses are reported as missing.
+    /// Makes the directories and sets their limits. Limits that the kernel refuses are reported as
+    /// missing.
     pub(crate) fn make(plan: &Cgroups) -> std::result::Result<Self, Failure> {
         let mut groups = Groups::default();
         for directory in &plan.directories {
             if let Err(failure) = groups.make_one(plan.version, directory) {
-                groups.remove_now();
+                groups.remove_empty();
                 return Err(failure);
             }
         }
@@ -86,7 +87,7 @@ impl Groups {
             }
         }
         if version == CgroupVersion::V1 {
-            self.doors.push(open_at(directory.as_fd(), c"tasks", OFlags::WRONLY).map_err(fail)?);
+            self.join_files.push(open_at(directory.as_fd(), c"tasks", OFlags::WRONLY).map_err(fail)?);
         }
         if limits(plan, ProtectionName::MemoryLimit) {
             let files: &[&CStr] = match version {
@@ -96,48 +97,47 @@ impl Groups {
             self.counters.extend(files.iter().filter_map(|file| open_at(directory.as_fd(), file, OFlags::RDONLY).ok()));
             self.socket_counter = open_at(directory.as_fd(), c"memory.kmem.tcp.usage_in_bytes", OFlags::RDONLY).ok();
         }
-        self.made.push(Made { path, plan: plan.clone(), directory });
+        self.list.push(Group { path, plan: plan.clone(), directory });
         Ok(())
     }
 
     /// The group with this limit.
-    pub(crate) fn with(&self, limit: ProtectionName) -> Option<&Made> {
-        self.made.iter().find(|made| limits(&made.plan, limit))
+    pub(crate) fn with(&self, limit: ProtectionName) -> Option<&Group> {
+        self.list.iter().find(|group| limits(&group.plan, limit))
     }
 
     /// True if `plan` would make the same groups, apart from their names.
-    pub(crate) fn serve(&self, plan: &Cgroups) -> bool {
-        let alike = |made: &Made, plan: &CgroupDirectory| {
-            made.plan.parent == plan.parent && made.plan.settings == plan.settings
+    pub(crate) fn matches(&self, plan: &Cgroups) -> bool {
+        let matches = |(group, plan): (&Group, &CgroupDirectory)| {
+            group.plan.parent == plan.parent && group.plan.settings == plan.settings
         };
-        self.made.len() == plan.directories.len()
-            && self.made.iter().zip(&plan.directories).all(|(made, plan)| alike(made, plan))
+        self.list.len() == plan.directories.len() && self.list.iter().zip(&plan.directories).all(matches)
     }
 
     /// The freezer of the box, if there is one.
     pub(crate) fn freezer(&self) -> Option<Freezer> {
-        self.made.iter().find_map(|made| Freezer::open(made.directory.as_fd()))
+        self.list.iter().find_map(|group| Freezer::open(group.directory.as_fd()))
     }
 
-    /// Duplicates the counter files, for readers while the box runs.
+    /// Duplicates of the counter files, to read them while the box runs.
     pub(crate) fn copy_counters(&self) -> Vec<OwnedFd> {
         self.counters.iter().filter_map(|counter| counter.try_clone().ok()).collect()
     }
 
     /// The group in which PID 1 is created (version 2).
-    pub(crate) fn base_root(&self) -> Option<BorrowedFd<'_>> {
-        self.made.first().map(|made| made.directory.as_fd())
+    pub(crate) fn entry(&self) -> Option<BorrowedFd<'_>> {
+        self.list.first().map(|group| group.directory.as_fd())
     }
 
     pub(crate) fn count(&self) -> CgroupUsage {
         CgroupUsage::read(&self.counters)
     }
 
-    /// Removes the groups once the box's last process is gone, which is soon.
+    /// Removes the groups when the box's last process is gone, and gives up after 2 s.
     pub(crate) async fn remove(&mut self) {
-        for made in self.made.drain(..) {
-            for _ in 0..REMOVALS {
-                match rustix::fs::rmdir(&made.path) {
+        for group in self.list.drain(..) {
+            for _ in 0..REMOVE_ATTEMPTS {
+                match rustix::fs::rmdir(&group.path) {
                     Err(Errno::BUSY) => tokio::time::sleep(Duration::from_millis(5)).await,
                     _ => break,
                 }
@@ -146,9 +146,9 @@ impl Groups {
     }
 
     /// Removes groups without processes.
-    pub(crate) fn remove_now(&self) {
-        for made in &self.made {
-            let _ = rustix::fs::rmdir(&made.path);
+    pub(crate) fn remove_empty(&self) {
+        for group in &self.list {
+            let _ = rustix::fs::rmdir(&group.path);
         }
     }
 }

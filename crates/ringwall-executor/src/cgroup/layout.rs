@@ -116,14 +116,17 @@ pub(crate) fn own_start_time() -> u64 {
     start_time("self").unwrap_or(0)
 }
 
-/// True if the process that made a directory is gone: no process has that PID and start time.
+/// True if the process that made a directory is gone.
 fn is_orphan(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(BOX_PREFIX) else { return false };
-    let mut parts = rest.split('-');
-    match (parts.next(), parts.next().and_then(|start| start.parse::<u64>().ok())) {
-        (Some(pid), Some(start)) if pid.parse::<u32>().is_ok() => start_time(pid) != Some(start),
-        _ => false,
-    }
+    name.strip_prefix(BOX_PREFIX).and_then(owner_lives) == Some(false)
+}
+
+/// True if a process with the PID and start time of `<pid>-<start time>-…` exists; `None` if the text
+/// has another form.
+pub(crate) fn owner_lives(owner: &str) -> Option<bool> {
+    let mut parts = owner.split('-');
+    let (pid, start) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u64>().ok()?);
+    Some(start_time(&pid.to_string()) == Some(start))
 }
 
 /// Start time of a process in ticks since boot: field 22 of its stat line, counted after the
@@ -175,8 +178,8 @@ fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoParentGroup> {
             nearest_occupied.get_or_insert(ancestor);
             continue;
         }
-        hand_on(ancestor);
-        let count = CONTROLLERS.iter().filter(|name| handed_on(ancestor).contains(**name)).count();
+        delegate(ancestor);
+        let count = CONTROLLERS.iter().filter(|name| delegated(ancestor).contains(**name)).count();
         if count > best.map_or(0, |(most, _)| most) {
             best = Some((count, ancestor));
         }
@@ -187,7 +190,7 @@ fn version_2(own: &str, mounts: &str) -> Result<CgroupLayout, NoParentGroup> {
     let none =
         || nearest_occupied.map_or(NoParentGroup::NotWritable, |group| NoParentGroup::Occupied(group.to_owned()));
     let (_, parent) = best.ok_or_else(none)?;
-    let enabled = handed_on(parent);
+    let enabled = delegated(parent);
     let parent = into_c_string(parent).ok_or(NoParentGroup::NotWritable)?;
     let controller = |name: &str| enabled.contains(name).then(|| Controller { parent: parent.clone(), swap: true });
     let ([memory, pids, cpu], io) = (CONTROLLERS.map(controller), controller(IO));
@@ -204,15 +207,15 @@ fn is_occupied(directory: &Path) -> bool {
 
 /// Enables the missing controllers for children, one at a time, because one refused controller
 /// would reject the whole write. The caller reads back what is enabled.
-fn hand_on(directory: &Path) {
-    let enabled = handed_on(directory);
+fn delegate(directory: &Path) {
+    let enabled = delegated(directory);
     for controller in CONTROLLERS.iter().chain([&IO]).filter(|name| !enabled.contains(**name)) {
         let _ = std::fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"));
     }
 }
 
 /// The controllers that children of this group have.
-fn handed_on(directory: &Path) -> std::collections::BTreeSet<String> {
+fn delegated(directory: &Path) -> std::collections::BTreeSet<String> {
     let text = std::fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }
@@ -262,10 +265,10 @@ mod tests {
     }
 
     /// Makes a directory that looks like a version 2 group.
-    fn pretend_group(path: &Path, processes: &str, handed_on: &str) {
+    fn test_group(path: &Path, processes: &str, delegated: &str) {
         std::fs::create_dir_all(path).unwrap();
         for (file, content) in
-            [("cgroup.type", "domain\n"), ("cgroup.procs", processes), ("cgroup.subtree_control", handed_on)]
+            [("cgroup.type", "domain\n"), ("cgroup.procs", processes), ("cgroup.subtree_control", delegated)]
         {
             std::fs::write(path.join(file), content).unwrap();
         }
@@ -275,26 +278,26 @@ mod tests {
     fn boxes_go_beside_a_group_with_processes_and_leave_it_alone() {
         let tree = tempfile::tempdir().unwrap();
         let (slice, session) = (tree.path().join("slice"), tree.path().join("slice/session"));
-        pretend_group(tree.path(), "", "");
-        pretend_group(&slice, "", "cpu io memory pids\n");
-        pretend_group(&session, "7\n", "");
+        test_group(tree.path(), "", "");
+        test_group(&slice, "", "cpu io memory pids\n");
+        test_group(&session, "7\n", "");
         let mounts = format!("30 24 0:26 / {} rw - cgroup2 cgroup2 rw", tree.path().display());
         let layout = version_2("0::/slice/session\n", &mounts).unwrap();
         let parent = into_c_string(&slice);
         for controller in [layout.memory, layout.pids, layout.cpu, layout.io] {
             assert_eq!(controller.map(|controller| controller.parent), parent);
         }
-        assert_eq!(handed_on(&session).len(), 0, "a shell's group is not divided");
+        assert_eq!(delegated(&session).len(), 0, "a shell's group is not divided");
     }
 
     #[test]
     fn without_a_free_group_the_occupied_one_is_named() {
         let group = tempfile::tempdir().unwrap();
-        pretend_group(group.path(), "7\n", "");
+        test_group(group.path(), "7\n", "");
         let mounts = format!("30 24 0:26 /own {} rw - cgroup2 cgroup2 rw", group.path().display());
         assert_eq!(version_2("0::/own\n", &mounts), Err(NoParentGroup::Occupied(group.path().to_owned())));
         assert_eq!(version_2("0::/elsewhere\n", &mounts), Err(NoParentGroup::NotWritable));
-        assert_eq!(handed_on(group.path()).len(), 0, "nothing was asked of it");
+        assert_eq!(delegated(group.path()).len(), 0, "nothing was asked of it");
     }
 
     #[test]

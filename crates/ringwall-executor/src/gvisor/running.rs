@@ -91,8 +91,10 @@ impl Kept {
     pub(super) fn entrance(&self, version: Option<CgroupVersion>) -> (CgroupEntry, Vec<BorrowedFd<'_>>) {
         match version {
             None => NOWHERE,
-            Some(CgroupVersion::V1) => (CgroupEntry::TasksFiles, self.groups.doors.iter().map(AsFd::as_fd).collect()),
-            Some(CgroupVersion::V2) => (CgroupEntry::CloneInto, self.groups.base_root().into_iter().collect()),
+            Some(CgroupVersion::V1) => {
+                (CgroupEntry::TasksFiles, self.groups.join_files.iter().map(AsFd::as_fd).collect())
+            }
+            Some(CgroupVersion::V2) => (CgroupEntry::CloneInto, self.groups.entry().into_iter().collect()),
         }
     }
 

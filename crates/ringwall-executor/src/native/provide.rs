@@ -66,7 +66,7 @@ impl Executor {
                 return Ok(());
             }
             let mut descriptors = vec![theirs.as_fd()];
-            descriptors.extend(resources.groups.base_root());
+            descriptors.extend(resources.groups.entry());
             let parent = ask_for_birth(&self.spawner, self.host.privilege, prepared, &descriptors)?;
             resources.parent = Some(parent);
         }
@@ -88,9 +88,9 @@ impl Executor {
                 return Ok(());
             }
         }
-        let Groups { doors, counters, socket_counter, .. } = &resources.groups;
+        let Groups { join_files, counters, socket_counter, .. } = &resources.groups;
         let protections = resources.protections.clone();
-        sent(ringwall_jail::send_limits(&prepared.control, doors, counters, socket_counter.as_ref(), protections))
+        sent(ringwall_jail::send_limits(&prepared.control, join_files, counters, socket_counter.as_ref(), protections))
     }
 
     fn make_groups(

@@ -13,7 +13,7 @@ use rustix::net::Shutdown;
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::net::UnixStream;
 
-use crate::cgroup::cache::ShelvedGroups;
+use crate::cgroup::cache::ReusableGroups;
 use crate::cgroup::freezer::Freezer;
 use crate::counters::Watched;
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub(crate) struct NativeBox {
     started_at: Instant,
     protections: Vec<Protection>,
     steps: Vec<StepTime>,
-    groups: ShelvedGroups,
+    groups: ReusableGroups,
     /// The spawner that made it; `None` if PID 1 is a child of this process.
     parent: Option<Parent>,
     /// Given back when the box has ended, so that no other box gets the uid before.
@@ -106,7 +106,12 @@ fn kill(init: &Init) {
 }
 
 impl NativeBox {
-    pub(crate) fn new(socket: UnixStream, groups: ShelvedGroups, steps: Vec<StepTime>, parent: Option<Parent>) -> Self {
+    pub(crate) fn new(
+        socket: UnixStream,
+        groups: ReusableGroups,
+        steps: Vec<StepTime>,
+        parent: Option<Parent>,
+    ) -> Self {
         NativeBox {
             socket: Arc::new(socket),
             init: Init::default(),

@@ -12,7 +12,7 @@ use ringwall_policy::Grant;
 use tokio::net::UnixStream;
 
 use crate::box_layout::SEARCH;
-use crate::cgroup::cache::ShelvedGroups;
+use crate::cgroup::cache::ReusableGroups;
 use crate::counters::register;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
@@ -193,7 +193,7 @@ impl Executor {
             return Err(last_words(&prepared.control).unwrap_or(error));
         }
         let Resources { groups, steps, parent, .. } = resources;
-        let groups = ShelvedGroups::new(groups, self.cache.clone());
+        let groups = ReusableGroups::new(groups, self.cache.clone());
         // Close the other end, so that the end of PID 1 is seen.
         let Prepared { control, birth, lease, .. } = prepared;
         drop(birth);
@@ -225,9 +225,9 @@ impl Executor {
 /// return to the cache.
 async fn follow<T>(
     control: OwnedFd,
-    groups: ShelvedGroups,
+    groups: ReusableGroups,
     wrap: impl Fn(OwnedFd) -> std::io::Result<T>,
-) -> Result<(T, ShelvedGroups), Error> {
+) -> Result<(T, ReusableGroups), Error> {
     Ok((register(control, wrap).await.map_err(Error::Talk)?, groups))
 }
 
@@ -264,7 +264,7 @@ mod tests {
             // ENOSPC is retried, EPERM is not.
             let errno = if is_cancelled { ENOSPC } else { EPERM };
             let full = |_| Err::<(), _>(std::io::Error::from_raw_os_error(errno));
-            let mut following = Box::pin(follow(control, ShelvedGroups::new(groups, Some(Arc::clone(&cache))), full));
+            let mut following = Box::pin(follow(control, ReusableGroups::new(groups, Some(Arc::clone(&cache))), full));
             if is_cancelled {
                 assert!(following.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
                 drop(following);
