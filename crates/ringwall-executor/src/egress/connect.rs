@@ -14,11 +14,11 @@ use crate::counters::retry;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// At most this many addresses of a name are tried.
-const TRIED: usize = 4;
+const MAX_TRIED: usize = 4;
 
 /// Why there is no connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Missed {
+pub(super) enum ConnectError {
     Refused(String),
     Failed(String),
 }
@@ -29,13 +29,13 @@ pub(super) async fn connect(
     port: u16,
     resolver: &Resolver,
     lifted: &NetList,
-) -> Result<(TcpStream, IpAddr), Missed> {
-    let found = resolver.look_up(host).await.map_err(Missed::Failed)?;
+) -> Result<(TcpStream, IpAddr), ConnectError> {
+    let found = resolver.look_up(host).await.map_err(ConnectError::Failed)?;
     let is_lifted = lifted.find(host, port).is_some();
-    let mut missed = Missed::Failed(format!("{host} has no address"));
-    for address in found.into_iter().take(TRIED) {
+    let mut error = ConnectError::Failed(format!("{host} has no address"));
+    for address in found.into_iter().take(MAX_TRIED) {
         if !is_lifted && let Some(why) = refuse(address, port) {
-            missed = Missed::Refused(format!("{host} leads to {address}: {why}"));
+            error = ConnectError::Refused(format!("{host} leads to {address}: {why}"));
             continue;
         }
         let attempt = || TcpStream::connect(SocketAddr::new(address, port));
@@ -45,11 +45,13 @@ pub(super) async fn connect(
                 let _ = stream.set_nodelay(true);
                 return Ok((stream, address));
             }
-            Ok(Err(error)) => missed = Missed::Failed(format!("{host}:{port} could not be reached: {error}")),
-            Err(_) => missed = Missed::Failed(format!("{host}:{port} did not answer within {} s", TIMEOUT.as_secs())),
+            Ok(Err(source)) => error = ConnectError::Failed(format!("{host}:{port} could not be reached: {source}")),
+            Err(_) => {
+                error = ConnectError::Failed(format!("{host}:{port} did not answer within {} s", TIMEOUT.as_secs()))
+            }
         }
     }
-    Err(missed)
+    Err(error)
 }
 
 fn refuse(address: IpAddr, port: u16) -> Option<&'static str> {
@@ -60,7 +62,7 @@ fn refuse(address: IpAddr, port: u16) -> Option<&'static str> {
     refuse_own(UdpSocket::bind(any), SocketAddr::new(address, port))
 }
 
-/// Whether `to` is an address of this machine: then the kernel chooses it as source address too.
+/// Refuses an address of this machine: the kernel then chooses `to` as the source address too.
 /// Connecting a UDP socket sends nothing and does not block, so the probe needs no registration
 /// with the runtime. If the probe fails, usually for lack of a descriptor, the address is refused.
 fn refuse_own(probe: std::io::Result<UdpSocket>, to: SocketAddr) -> Option<&'static str> {
@@ -100,18 +102,18 @@ mod tests {
         let resolver = Resolver::of_turns([nobody, own, own]);
         let none = NetList::default();
         let first = connect(&host, port, &resolver, &none).await;
-        assert!(matches!(first, Err(Missed::Failed(_))), "{first:?}");
+        assert!(matches!(first, Err(ConnectError::Failed(_))), "{first:?}");
         assert!(futures::FutureExt::now_or_never(inside.accept()).is_none(), "the name was looked up twice");
         // The next connection looks the name up again and checks the new address.
         let second = connect(&host, port, &resolver, &none).await;
-        assert!(matches!(&second, Err(Missed::Refused(why)) if why.contains("127.0.0.1")), "{second:?}");
+        assert!(matches!(&second, Err(ConnectError::Refused(why)) if why.contains("127.0.0.1")), "{second:?}");
         // Control: one answer is left, so each connection used exactly one; a lifted host may
         // connect to it.
         let lifted = NetList::read([format!("turns.example:{port}")]).unwrap();
         assert_eq!(connect(&host, port, &resolver, &lifted).await.unwrap().1, own);
         assert_eq!(
             connect(&host, port, &resolver, &lifted).await.unwrap_err(),
-            Missed::Failed("turns.example has no address".to_owned())
+            ConnectError::Failed("turns.example has no address".to_owned())
         );
     }
 
@@ -124,14 +126,14 @@ mod tests {
         let [nobody, own] = [NOBODY, "127.0.0.1"].map(|text| text.parse::<IpAddr>().unwrap());
         for answer in [[own, nobody], [nobody, own]] {
             let resolver = Resolver::of_table(HashMap::from([("mixed.example".to_owned(), answer.to_vec())]));
-            let missed = connect(&host, port, &resolver, &NetList::default()).await.unwrap_err();
+            let error = connect(&host, port, &resolver, &NetList::default()).await.unwrap_err();
             // The error is that of the last address: either the public one failed, or the internal
             // one was refused after it.
-            let told = match &missed {
-                Missed::Failed(why) => answer == [own, nobody] && !why.contains("no address"),
-                Missed::Refused(why) => answer == [nobody, own] && why.contains("127.0.0.1"),
+            let told = match &error {
+                ConnectError::Failed(why) => answer == [own, nobody] && !why.contains("no address"),
+                ConnectError::Refused(why) => answer == [nobody, own] && why.contains("127.0.0.1"),
             };
-            assert!(told, "{missed:?}");
+            assert!(told, "{error:?}");
             assert!(
                 futures::FutureExt::now_or_never(inside.accept()).is_none(),
                 "the internal address was connected to"

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
@@ -12,17 +11,17 @@ use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-use super::gate::Noted;
+use super::gate::ConnectionRecord;
 use super::meter::Metered;
-use super::proxy::IDLE;
+use super::proxy::IDLE_TIMEOUT;
 use super::target::Target;
 
 pub(super) type AnyBody = BoxBody<Bytes, hyper::Error>;
 
 /// Hop-by-hop headers: meant for the proxy, not for the server.
-const OF_THE_HOP: [&str; 9] = [
+const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
     "proxy-authenticate",
@@ -33,38 +32,40 @@ const OF_THE_HOP: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
-const ANSWERED_WITHIN: Duration = IDLE;
 
 /// Forwards a request on a connection of its own, and returns the answer.
 pub(super) async fn forward(
     request: Request<Incoming>,
     target: &Target,
     stream: Metered,
-    mut noted: Noted,
+    mut record: ConnectionRecord,
 ) -> Response<AnyBody> {
     let Some(request) = rewrite(request, target) else {
-        return words(StatusCode::BAD_REQUEST, "the address cannot be forwarded");
+        return text(StatusCode::BAD_REQUEST, "the address cannot be forwarded");
     };
     let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
-        noted.failed("the connection broke off");
-        return words(StatusCode::BAD_GATEWAY, "the connection broke off");
+        let why = "the HTTP connection to the server could not be set up";
+        record.failed(why);
+        return text(StatusCode::BAD_GATEWAY, why);
     };
-    let meter = noted.meter.clone();
-    let driver = Driver(tokio::spawn(async move {
+    let meter = record.meter.clone();
+    let mut driver = JoinSet::new();
+    driver.spawn(async move {
         tokio::select! {
             _ = connection => {}
-            () = meter.idle(IDLE) => {}
+            () = meter.idle(IDLE_TIMEOUT) => {}
         }
-    }));
-    match tokio::time::timeout(ANSWERED_WITHIN, sender.send_request(request)).await {
+    });
+    match tokio::time::timeout(IDLE_TIMEOUT, sender.send_request(request)).await {
         Ok(Ok(response)) => {
             let (mut parts, body) = response.into_parts();
             strip(&mut parts.headers);
-            Response::from_parts(parts, Passed { body, _driver: driver, _noted: noted }.boxed())
+            Response::from_parts(parts, ForwardedBody { body, _driver: driver, _record: record }.boxed())
         }
         Ok(Err(_)) | Err(_) => {
-            noted.failed("there was no answer");
-            words(StatusCode::BAD_GATEWAY, "there was no answer")
+            let why = "the server did not answer";
+            record.failed(why);
+            text(StatusCode::BAD_GATEWAY, why)
         }
     }
 }
@@ -90,37 +91,28 @@ fn strip(headers: &mut HeaderMap) {
     for name in named {
         headers.remove(name);
     }
-    for name in OF_THE_HOP {
+    for name in HOP_BY_HOP {
         headers.remove(name);
     }
 }
 
 /// An answer of the proxy itself.
-pub(super) fn words(status: StatusCode, text: &str) -> Response<AnyBody> {
-    let body = Full::new(Bytes::from(format!("ringwall: {text}\n"))).map_err(|never: Infallible| match never {});
+pub(super) fn text(status: StatusCode, message: &str) -> Response<AnyBody> {
+    let body = Full::new(Bytes::from(format!("ringwall: {message}\n"))).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 
-/// Aborts the task when dropped.
-struct Driver(JoinHandle<()>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// The body of an answer, with the connection that delivers it.
-struct Passed {
+/// The body of an answer, with the connection that delivers it. Dropping it ends both.
+struct ForwardedBody {
     body: Incoming,
-    _driver: Driver,
-    _noted: Noted,
+    _driver: JoinSet<()>,
+    _record: ConnectionRecord,
 }
 
-impl Body for Passed {
+impl Body for ForwardedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

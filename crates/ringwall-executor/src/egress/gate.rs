@@ -61,14 +61,14 @@ pub enum Fate {
 
 /// A connection while it lasts. It is recorded when this value is dropped.
 #[derive(Debug)]
-pub(super) struct Noted {
+pub(super) struct ConnectionRecord {
     gate: Arc<dyn Gate>,
     since: Instant,
     connection: Connection,
     pub(super) meter: Arc<Meter>,
 }
 
-impl Noted {
+impl ConnectionRecord {
     /// Starts as refused; later calls change that.
     pub(super) fn begin(gate: Arc<dyn Gate>, host: String, port: u16) -> Self {
         let connection = Connection {
@@ -100,7 +100,7 @@ impl Noted {
     }
 }
 
-impl Drop for Noted {
+impl Drop for ConnectionRecord {
     fn drop(&mut self) {
         let mut connection = self.connection.clone();
         connection.duration = self.since.elapsed();

@@ -18,23 +18,23 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::connect::{Missed, connect};
-use super::forward::{AnyBody, forward, words};
-use super::gate::{Gate, Noted, Ruling};
+use super::connect::{ConnectError, connect};
+use super::forward::{AnyBody, forward, text};
+use super::gate::{ConnectionRecord, Gate, Ruling};
 use super::meter::Metered;
 use super::resolve::Resolver;
 use super::target::{Form, Target};
 use crate::counters::{Acceptor, register};
 
 /// Concurrent connections per box. Further ones wait.
-const AT_ONCE: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// Time for a client to send its request head.
-const ASKED_WITHIN: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection without traffic is closed after this time.
-pub(super) const IDLE: Duration = Duration::from_secs(300);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 const MAX_HEAD: usize = 64 * 1024;
 /// Pause after a failed accept, usually for lack of descriptors.
-const MOMENT: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The proxy of one box.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Proxy {
 struct Tunnel {
     client: OnUpgrade,
     stream: Metered,
-    noted: Noted,
+    record: ConnectionRecord,
 }
 
 impl Proxy {
@@ -58,36 +58,36 @@ impl Proxy {
         Self { gate, resolver, lifted }
     }
 
-    /// Serves the box's listening socket until `over` resolves. On return all connections are
+    /// Serves the box's listening socket until `shutdown` resolves. On return all connections are
     /// closed and recorded.
-    pub async fn serve(self, proxy_socket: OwnedFd, over: impl Future<Output = ()>) -> std::io::Result<()> {
+    pub async fn serve(self, proxy_socket: OwnedFd, shutdown: impl Future<Output = ()>) -> std::io::Result<()> {
         let listener = Acceptor::new(proxy_socket).await?;
         let this = Arc::new(self);
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut clients = JoinSet::new();
-        tokio::pin!(over);
+        tokio::pin!(shutdown);
         loop {
             let accepted = async {
-                let place = places.clone().acquire_owned().await;
-                (listener.accept().await, place)
+                let permit = permits.clone().acquire_owned().await;
+                (listener.accept().await, permit)
             };
             tokio::select! {
                 biased;
-                () = &mut over => break,
+                () = &mut shutdown => break,
                 Some(_) = clients.join_next() => {}
-                (accepted, place) = accepted => match accepted {
+                (accepted, permit) = accepted => match accepted {
                     Ok((client, _)) => {
                         let this = this.clone();
                         // Registered in the task, because this loop drops its futures when another
                         // client ends.
                         clients.spawn(async move {
                             if let Ok(client) = register(client, |client| TcpStream::from_std(client.into())).await {
-                                this.converse(client).await;
+                                this.serve_client(client).await;
                             }
-                            drop(place);
+                            drop(permit);
                         });
                     }
-                    Err(_) => tokio::time::sleep(MOMENT).await,
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
             }
         }
@@ -97,65 +97,69 @@ impl Proxy {
     }
 
     /// Serves one client connection: any number of requests, or one tunnel.
-    async fn converse(self: Arc<Self>, client: TcpStream) {
-        let arranged: Arc<Mutex<Option<Tunnel>>> = Arc::default();
+    async fn serve_client(self: Arc<Self>, client: TcpStream) {
+        let requested_tunnel: Arc<Mutex<Option<Tunnel>>> = Arc::default();
         let answer = service_fn(|request| {
-            let (this, arranged) = (self.clone(), arranged.clone());
-            async move { Ok::<_, Infallible>(this.answer(request, &arranged).await) }
+            let (this, requested_tunnel) = (self.clone(), requested_tunnel.clone());
+            async move { Ok::<_, Infallible>(this.answer(request, &requested_tunnel).await) }
         });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(ASKED_WITHIN)
+            .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(MAX_HEAD)
             .serve_connection(TokioIo::new(client), answer)
             .with_upgrades()
             .await;
-        let tunnel = arranged.lock().take();
+        let tunnel = requested_tunnel.lock().take();
         if let (Ok(()), Some(tunnel)) = (served, tunnel) {
-            tunnel.carry().await;
+            tunnel.copy().await;
         }
     }
 
-    async fn answer(&self, mut request: Request<Incoming>, arranged: &Mutex<Option<Tunnel>>) -> Response<AnyBody> {
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        requested_tunnel: &Mutex<Option<Tunnel>>,
+    ) -> Response<AnyBody> {
         let gate = self.gate.on_duty().unwrap_or_else(|| self.gate.clone());
         let target = match Target::read(&request) {
             Ok(target) => target,
-            Err(unreadable) => {
-                if !unreadable.host.is_empty() {
-                    Noted::begin(gate, unreadable.host, unreadable.port).refused(&unreadable.why);
+            Err(invalid) => {
+                if !invalid.host.is_empty() {
+                    ConnectionRecord::begin(gate, invalid.host, invalid.port).refused(&invalid.why);
                 }
-                return words(StatusCode::BAD_REQUEST, &unreadable.why);
+                return text(StatusCode::BAD_REQUEST, &invalid.why);
             }
         };
-        let mut noted = Noted::begin(gate.clone(), target.host.to_string(), target.port);
+        let mut record = ConnectionRecord::begin(gate.clone(), target.host.to_string(), target.port);
         // The host is decided before it is looked up, because a DNS query would leak data from the
         // box.
         let rule = match gate.judge(target.host.clone(), target.port).await {
             Ruling::Allowed(rule) => rule,
             Ruling::Refused(why) => {
-                noted.refused(&why);
-                return words(StatusCode::FORBIDDEN, &format!("{}:{}: {why}", target.host, target.port));
+                record.refused(&why);
+                return text(StatusCode::FORBIDDEN, &format!("{}:{}: {why}", target.host, target.port));
             }
         };
         let (stream, address) = match connect(&target.host, target.port, &self.resolver, &self.lifted).await {
             Ok(connected) => connected,
-            Err(Missed::Refused(why)) => {
-                noted.refused(&why);
-                return words(StatusCode::FORBIDDEN, &why);
+            Err(ConnectError::Refused(why)) => {
+                record.refused(&why);
+                return text(StatusCode::FORBIDDEN, &why);
             }
-            Err(Missed::Failed(why)) => {
-                noted.failed(&why);
-                return words(StatusCode::BAD_GATEWAY, &why);
+            Err(ConnectError::Failed(why)) => {
+                record.failed(&why);
+                return text(StatusCode::BAD_GATEWAY, &why);
             }
         };
-        noted.allowed(address, rule);
-        let stream = Metered::new(stream, noted.meter.clone());
+        record.allowed(address, rule);
+        let stream = Metered::new(stream, record.meter.clone());
         match target.form {
-            Form::Absolute => forward(request, &target, stream, noted).await,
+            Form::Absolute => forward(request, &target, stream, record).await,
             Form::Tunnel => {
                 let client = hyper::upgrade::on(&mut request);
-                let tunnel = Tunnel { client, stream, noted };
-                *arranged.lock() = Some(tunnel);
+                let tunnel = Tunnel { client, stream, record };
+                *requested_tunnel.lock() = Some(tunnel);
                 Response::new(AnyBody::default())
             }
         }
@@ -163,13 +167,13 @@ impl Proxy {
 }
 
 impl Tunnel {
-    async fn carry(self) {
-        let Tunnel { client, mut stream, noted } = self;
+    async fn copy(self) {
+        let Tunnel { client, mut stream, record } = self;
         let Ok(client) = client.await else { return };
         let mut client: TokioIo<Upgraded> = TokioIo::new(client);
         tokio::select! {
             _ = copy_bidirectional(&mut client, &mut stream) => {}
-            () = noted.meter.idle(IDLE) => {}
+            () = record.meter.idle(IDLE_TIMEOUT) => {}
         }
     }
 }

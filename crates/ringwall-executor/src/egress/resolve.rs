@@ -16,9 +16,9 @@ use tokio::sync::Semaphore;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Concurrent lookups per box.
-const AT_ONCE: usize = 4;
-const TABLE: &str = "/etc/hosts";
-const MAX_TABLE: u64 = 1 << 20;
+const MAX_LOOKUPS: usize = 4;
+const HOSTS: &str = "/etc/hosts";
+const MAX_HOSTS: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub struct Resolver(Source);
@@ -35,7 +35,7 @@ enum Source {
 impl Resolver {
     /// The system's resolver, for one box.
     pub fn system() -> Self {
-        Self(Source::System(Arc::new(Semaphore::new(AT_ONCE))))
+        Self(Source::System(Arc::new(Semaphore::new(MAX_LOOKUPS))))
     }
 
     /// Only these names, for tests.
@@ -71,7 +71,7 @@ async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, Strin
     let thread = threads.acquire_owned().await.map_err(|error| error.to_string())?;
     let asked = name.clone();
     let asking = tokio::task::spawn_blocking(move || {
-        let found = match in_table(&asked) {
+        let found = match in_hosts(&asked) {
             found if !found.is_empty() => Some(found),
             // A trailing dot prevents search domains. The resolver does not find such names in
             // /etc/hosts, so that is read above.
@@ -89,13 +89,10 @@ async fn ask(threads: Arc<Semaphore>, name: String) -> Result<Vec<IpAddr>, Strin
 }
 
 /// Addresses of a name in /etc/hosts; empty if the file cannot be read.
-fn in_table(name: &str) -> Vec<IpAddr> {
+fn in_hosts(name: &str) -> Vec<IpAddr> {
     let mut table = Vec::new();
-    let read = std::fs::File::open(TABLE).and_then(|file| file.take(MAX_TABLE).read_to_end(&mut table));
-    match read {
-        Ok(_) => find(&String::from_utf8_lossy(&table), name),
-        Err(_) => Vec::new(),
-    }
+    let read = std::fs::File::open(HOSTS).and_then(|file| file.take(MAX_HOSTS).read_to_end(&mut table));
+    if read.is_err() { Vec::new() } else { find(&String::from_utf8_lossy(&table), name) }
 }
 
 fn find(table: &str, name: &str) -> Vec<IpAddr> {

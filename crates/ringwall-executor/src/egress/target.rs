@@ -2,7 +2,7 @@
 //!
 //! Only the URL in the request line counts. A different `Host` header is replaced.
 
-use hyper::http::uri::{Authority, Scheme};
+use hyper::http::uri::Scheme;
 use hyper::{Method, Request};
 use ringwall_policy::NetHost;
 
@@ -25,7 +25,7 @@ pub(super) enum Form {
 
 /// A request whose target cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unreadable {
+pub(super) struct InvalidTarget {
     /// The host part, for the record; empty if there is none.
     pub(super) host: String,
     pub(super) port: u16,
@@ -33,34 +33,31 @@ pub(super) struct Unreadable {
 }
 
 impl Target {
-    pub(super) fn read<T>(request: &Request<T>) -> Result<Self, Unreadable> {
+    pub(super) fn read<T>(request: &Request<T>) -> Result<Self, InvalidTarget> {
         let uri = request.uri();
         let Some(authority) = uri.authority() else {
-            return Err(unreadable("", 0, "this is a proxy: send CONNECT host:port, or a full URL with http://"));
+            return Err(invalid("", 0, "this is a proxy: send CONNECT host:port, or a full URL with http://"));
         };
+        let refuse = |why: &str| Err(invalid(authority.as_str(), 0, why));
         let form = match (request.method(), uri.scheme()) {
             (&Method::CONNECT, None) => Form::Tunnel,
-            (&Method::CONNECT, Some(_)) => return Err(unreadable(authority.as_str(), 0, "CONNECT takes host:port")),
+            (&Method::CONNECT, Some(_)) => return refuse("CONNECT takes host:port"),
             (_, Some(scheme)) if *scheme == Scheme::HTTP => Form::Absolute,
-            _ => {
-                return Err(unreadable(
-                    authority.as_str(),
-                    0,
-                    "only http:// is forwarded; use CONNECT for other protocols",
-                ));
-            }
+            _ => return refuse("only http:// is forwarded; use CONNECT for other protocols"),
         };
-        let port = match (port(authority)?, form) {
+        let port = match (authority.port().map(|port| port.as_u16()), form) {
+            (Some(0), _) => return refuse("there is no port 0"),
+            (None, _) if authority.as_str().ends_with(':') => return refuse("the port is missing"),
             (Some(port), _) => port,
             (None, Form::Absolute) => HTTP,
-            (None, Form::Tunnel) => return Err(unreadable(authority.as_str(), 0, "CONNECT needs a port")),
+            (None, Form::Tunnel) => return refuse("CONNECT needs a port"),
         };
         let host = authority.host();
         // Other parsers might take the user part for the host.
         if authority.as_str().contains('@') {
-            return Err(unreadable(host, port, "a URL with a user name is not forwarded"));
+            return Err(invalid(host, port, "a URL with a user name is not forwarded"));
         }
-        let host = host.parse::<NetHost>().map_err(|error| unreadable(host, port, &error.to_string()))?;
+        let host = host.parse::<NetHost>().map_err(|error| invalid(host, port, &error.to_string()))?;
         Ok(Self { host, port, form })
     }
 
@@ -73,19 +70,9 @@ impl Target {
     }
 }
 
-/// The port in the URL, if there is one; 0 is refused.
-fn port(authority: &Authority) -> Result<Option<u16>, Unreadable> {
-    match authority.port() {
-        None if authority.as_str().ends_with(':') => Err(unreadable(authority.as_str(), 0, "the port is missing")),
-        None => Ok(None),
-        Some(port) if port.as_u16() == 0 => Err(unreadable(authority.as_str(), 0, "there is no port 0")),
-        Some(port) => Ok(Some(port.as_u16())),
-    }
-}
-
-fn unreadable(host: &str, port: u16, why: &str) -> Unreadable {
+fn invalid(host: &str, port: u16, why: &str) -> InvalidTarget {
     const SHOWN: usize = 253;
-    Unreadable { host: host.chars().take(SHOWN).collect(), port, why: why.to_owned() }
+    InvalidTarget { host: host.chars().take(SHOWN).collect(), port, why: why.to_owned() }
 }
 
 #[cfg(test)]
@@ -94,7 +81,7 @@ mod tests {
 
     fn read(method: &str, uri: &str) -> Result<(String, u16, Form), String> {
         let request = Request::builder().method(method).uri(uri).body(()).map_err(|error| error.to_string())?;
-        let target = Target::read(&request).map_err(|unreadable| unreadable.why)?;
+        let target = Target::read(&request).map_err(|invalid| invalid.why)?;
         Ok((target.host.to_string(), target.port, target.form))
     }
 
