@@ -1,10 +1,11 @@
-//! What the processes of a box hold of shared counters, read from outside the box.
+//! Counts the epoll watches and unreceived descriptors of a box, from outside the box.
 //!
-//! A process can hide its descriptors from PID 1 with `PR_SET_DUMPABLE`, but not from here: the user who made the
-//! box's user namespace may look into everything that was executed in it, and `fdinfo` is open to whoever may look
-//! (`fd`, with the links, is not). `fdinfo` of an epoll instance has a line `tfd:` per watch; that of a Unix socket
-//! says how many descriptors lie unreceived in it (`scm_fds:`). An epoll instance among those is in no process, and
-//! cannot be seen at all.
+//! A process can hide its descriptors from PID 1 with `PR_SET_DUMPABLE`, but not from here: the user
+//! who made the box's user namespace may inspect every process that was executed in it, and with
+//! that right may read `fdinfo` (but not `fd`, with the links). `fdinfo` of an epoll instance has a
+//! line `tfd:` per watch; that of a Unix socket has the number of unreceived descriptors
+//! (`scm_fds:`). An epoll instance among the unreceived descriptors is in no process and cannot be
+//! read.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,82 +15,85 @@ use rustix::io::Errno;
 
 use crate::kernel_file;
 
-/// Descriptors read of one box at most, about a quarter of a second's work.
+/// Descriptors that one call reads at most, which takes about 0.25 s.
 const MAX_DESCRIPTORS: u32 = 50_000;
-/// Bytes read of one `fdinfo`: room for more than 90,000 watches, which is over every cap.
+/// Bytes read of one `fdinfo`: more than 90,000 watches, which is above every cap.
 const MAX_FDINFO: usize = 8 << 20;
 const PID_1: u32 = 1;
 
-/// What a box was seen to hold.
+/// The counts of one box.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) watches: u64,
-    /// Sent over Unix sockets and not received.
+    /// Descriptors that were sent over Unix sockets and not received.
     pub(super) passed: u64,
-    /// Something could not be read, or there was too much of it.
+    /// A descriptor table could not be read, or there were too many descriptors.
     pub(super) is_incomplete: bool,
 }
 
-/// Which descriptor tables are read. Threads share one, unless a box goes out of its way.
+/// The descriptor tables to read. The threads of a process share one unless they were made to have
+/// their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tables {
     OfProcesses,
-    /// A table that threads share counts once for each.
+    /// A table that threads share counts once per thread.
     OfThreads,
 }
 
-/// A look at a box with more descriptors than [`MAX_DESCRIPTORS`], which takes several calls of [`held`].
+/// An unfinished scan of a box with more than [`MAX_DESCRIPTORS`] descriptors, which takes several
+/// calls of [`held`].
 #[derive(Debug, Default)]
-pub(super) struct Look {
-    /// The process and thread whose table is read next, by their numbers in the box; 0 at the beginning.
+pub(super) struct Scan {
+    /// The PID and thread id in the box whose table is read next; 0 at the beginning.
     next: (u32, u32),
-    /// What the calls before have counted.
+    /// The counts of the earlier calls.
     held: Held,
 }
 
-/// Counts until `enough` watches were seen. `init` is the box's PID 1, by its number on the host. A call that would read
-/// more than [`MAX_DESCRIPTORS`] stops before the next descriptor table, stores in `look` where the next call goes on, and
-/// returns what all of them have counted.
-pub(super) fn held(init: u32, tables: Tables, enough: u64, look: &mut Look) -> Held {
-    let Look { next, held } = std::mem::take(look);
+/// Counts until `enough` watches were counted. `init` is the host PID of the box's PID 1. A call
+/// that would read more than [`MAX_DESCRIPTORS`] stops before the next descriptor table, stores its
+/// position in `scan`, and returns the counts of all calls so far.
+pub(super) fn held(init: u32, tables: Tables, enough: u64, scan: &mut Scan) -> Held {
+    let Scan { next, held } = std::mem::take(scan);
     let mut count = Count { held, descriptors: 0, limit: MAX_DESCRIPTORS, enough };
     let processes = match processes(init) {
-        Processes::Seen(processes) => processes,
+        Processes::Proc(processes) => processes,
         Processes::None => return count.held,
-        Processes::Closed => return Held { is_incomplete: true, ..count.held },
+        Processes::Unreadable => return Held { is_incomplete: true, ..count.held },
     };
     if let Some(next) = count.processes(&processes, tables, next) {
         count.held.is_incomplete = true;
-        *look = Look { next, held: count.held };
+        *scan = Scan { next, held: count.held };
     }
     count.held
 }
 
 /// The processes of a box.
 enum Processes {
-    /// The box's own `/proc`, which lists no others.
-    Seen(OwnedFd),
+    /// The box's own `/proc`, which lists no processes of other boxes.
+    Proc(OwnedFd),
     None,
-    /// There are some, and none lets us look.
-    Closed,
+    /// There are processes, and none can be inspected.
+    Unreadable,
 }
 
-/// PID 1 is a copy of our process and closed to us; its children were executed in the box.
+/// Opens `/proc` through a child of PID 1. PID 1 itself is a fork of our process, which cannot be
+/// inspected; its children were executed in the box.
 fn processes(init: u32) -> Processes {
     let Ok(children) = kernel_file::read(&format!("/proc/{init}/task/{init}/children")) else {
-        return Processes::Closed;
+        return Processes::Unreadable;
     };
     let mut children = children.split_ascii_whitespace().peekable();
     if children.peek().is_none() {
         return Processes::None;
     }
-    let seen = children.find_map(|child| {
-        // A process whose first thread has ended has a root directory in its other threads only.
+    let proc = children.find_map(|child| {
+        // After the end of its first thread only the other threads of a process have a root directory.
         let threads = || open_directory(rustix::fs::CWD, &path(&format!("/proc/{child}/task"))?).ok();
         let of_thread = |thread: CString| own_proc(&format!("/proc/{child}/task/{}", number(&thread)));
         own_proc(&format!("/proc/{child}")).or_else(|| names(&threads()?).into_iter().find_map(of_thread))
     });
-    seen.map_or(Processes::Closed, Processes::Seen)
+    proc.map_or(Processes::Unreadable, Processes::Proc)
 }
 
 /// The `/proc` that a task sees.
@@ -105,23 +109,22 @@ fn path(text: &str) -> Option<CString> {
 struct Count {
     held: Held,
     descriptors: u32,
-    /// Descriptors read by one call.
+    /// Maximum of `descriptors` in one call.
     limit: u32,
     enough: u64,
 }
 
-/// What became of one descriptor table.
+/// The result of reading one descriptor table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Table {
-    /// It holds no descriptor.
     Empty,
     Counted,
-    /// It is not read by this call, which has read enough descriptors.
-    Left,
+    /// Not read, because this call has reached its limit.
+    Postponed,
 }
 
 impl Count {
-    /// Returns the process and thread to go on with if a table was left.
+    /// Returns the PID and thread id of the first postponed table.
     fn processes(&mut self, processes: &OwnedFd, tables: Tables, next: (u32, u32)) -> Option<(u32, u32)> {
         for pid in names(processes) {
             let process = number(&pid);
@@ -132,15 +135,16 @@ impl Count {
             if tables == Tables::OfProcesses && first_thread == 0 {
                 match self.table(processes.as_fd(), &pid) {
                     Table::Counted => continue,
-                    Table::Left => return Some((process, 0)),
-                    // The table of a process is empty when its first thread has ended; its other threads still have it.
+                    Table::Postponed => return Some((process, 0)),
+                    // After the end of the first thread the table is empty here; the other threads still
+                    // have it.
                     Table::Empty => {}
                 }
             }
             let Ok(threads) = open_directory(processes.as_fd(), &join(&pid, b"task")) else { continue };
             for thread in names(&threads) {
                 let id = number(&thread);
-                if id >= first_thread && self.table(threads.as_fd(), &thread) == Table::Left {
+                if id >= first_thread && self.table(threads.as_fd(), &thread) == Table::Postponed {
                     return Some((process, id));
                 }
             }
@@ -148,14 +152,14 @@ impl Count {
         None
     }
 
-    /// Adds what one descriptor table holds.
+    /// Adds the counts of one descriptor table.
     fn table(&mut self, parent: BorrowedFd<'_>, task: &CStr) -> Table {
         if self.held.watches > self.enough {
             return Table::Counted;
         }
         let directory = match open_directory(parent, &join(task, b"fdinfo")) {
             Ok(directory) => directory,
-            // It has ended.
+            // The task has ended.
             Err(Errno::NOENT | Errno::SRCH) => return Table::Counted,
             Err(_) => {
                 self.held.is_incomplete = true;
@@ -165,16 +169,16 @@ impl Count {
         let names = names(&directory);
         let length = u32::try_from(names.len()).unwrap_or(u32::MAX);
         if self.descriptors > 0 && self.descriptors.saturating_add(length) > self.limit {
-            return Table::Left;
+            return Table::Postponed;
         }
-        // One table alone can have more only where RLIMIT_NOFILE of a box is above its 4,096.
+        // Only possible if the box's RLIMIT_NOFILE is above the usual 4,096.
         self.held.is_incomplete |= length > self.limit;
         for name in names.iter().take(self.limit as usize) {
             if self.held.watches > self.enough {
                 break;
             }
             self.descriptors += 1;
-            // Closed meanwhile, or its process has ended.
+            // The descriptor was closed meanwhile, or its process has ended.
             let Ok(text) = read(directory.as_fd(), name) else { continue };
             self.held.add(&text);
         }
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_beyond_the_limit_are_counted_by_the_next_calls() {
+    fn descriptors_beyond_limit_are_counted_by_next_calls() {
         let proc = tempfile::tempdir().unwrap();
         // The first thread of process 7 has ended; its other threads have tables of their own.
         for (task, descriptors) in [("2", 3), ("5", 3), ("7", 0), ("7/task/7", 0), ("7/task/8", 2), ("7/task/9", 2)] {

@@ -1,9 +1,11 @@
-//! A thread that ends rootless boxes which take too much of a counter that the server needs.
+//! A thread that ends rootless boxes which hold too many of the user's epoll watches or unreceived
+//! descriptors, because the server needs them too.
 //!
-//! Ten times a second it adds one epoll watch of its own. While that works, it looks once a second at what each box
-//! holds and ends those above their cap. When the kernel refuses (ENOSPC), processes of this user hold all watches:
-//! the box that holds the most is ended, and the next, until the watch can be added again. The thread uses no runtime,
-//! which could itself not watch anything new at that moment.
+//! Ten times a second it adds one epoll watch of its own and removes it. While that succeeds, it
+//! counts once a second what each box holds and ends those above their cap. If the kernel refuses
+//! (ENOSPC), processes of this user hold all watches: the box that holds the most is ended, then the
+//! next, until the watch can be added again. The thread uses no async runtime, which could not
+//! register anything at that moment.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,17 +20,19 @@ use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::Caps;
-use super::count::{Held, Look, Tables, held};
+use super::count::{Held, Scan, Tables, held};
 use crate::pidfd::{has_ended, process_id};
 
 const INTERVAL: Duration = Duration::from_millis(100);
-const INTERVALS_PER_LOOK: u32 = 10;
-/// How long the watches of a killed box may take to come back before the next box is ended.
+const INTERVALS_PER_COUNT: u32 = 10;
+/// The kernel frees the watches of a killed box within this time; otherwise the next box is ended.
 const TEARDOWN: Duration = Duration::from_secs(3);
-/// When no box holds enough to be ended. Counting all boxes ten times a second would only take processor time.
+/// Pause when no box holds enough to be ended: counting all boxes ten times a second would take CPU
+/// without effect.
 const FUTILE: Duration = Duration::from_secs(1);
-const MOMENT: Duration = Duration::from_millis(2);
-/// A box that holds less than this part of its cap is not ended when the user has no watch left: others hold them.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// When the user has no watch left, a box that holds less than its cap divided by this is not ended:
+/// processes outside of boxes hold them.
 const SMALL_PART: u64 = 16;
 
 /// The boxes of one executor.
@@ -45,13 +49,13 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// One box, watched as long as somebody has this.
+/// One box, watched until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watched {
     init: Arc<OnceLock<OwnedFd>>,
     max_passed: u64,
-    /// Where the look once a second goes on.
-    look: Mutex<Look>,
+    /// The unfinished count of the last second.
+    scan: Mutex<Scan>,
     was_ended: AtomicBool,
 }
 
@@ -62,15 +66,16 @@ impl Guard {
         Guard { shared: Arc::new(Shared { caps, boxes, thread, is_over: AtomicBool::new(false) }) }
     }
 
-    /// Watches the box whose PID 1 this is, or will be. It may hold `max_passed` unreceived descriptors.
+    /// Watches the box of this PID 1, which may not have been reported yet. It may hold `max_passed`
+    /// unreceived descriptors.
     pub(crate) fn watch(&self, init: Arc<OnceLock<OwnedFd>>, max_passed: u64) -> Arc<Watched> {
         let was_ended = AtomicBool::new(false);
-        let watched = Arc::new(Watched { init, max_passed, look: Mutex::default(), was_ended });
+        let watched = Arc::new(Watched { init, max_passed, scan: Mutex::default(), was_ended });
         self.shared.lock().push(Arc::downgrade(&watched));
         let mut thread = self.shared.thread();
         match &*thread {
             Some(thread) => thread.unpark(),
-            // Where it cannot be started, the next box tries again.
+            // If the thread cannot be started, the next box tries again.
             None => *thread = self.start().ok(),
         }
         drop(thread);
@@ -94,12 +99,12 @@ impl Drop for Guard {
 }
 
 impl Watched {
-    /// Whether the guard ended this box.
+    /// True if the guard ended this box.
     pub(crate) fn was_ended(&self) -> bool {
         self.was_ended.load(Ordering::Relaxed)
     }
 
-    /// By PID 1's handle, so that a number that is used again does no harm.
+    /// Uses the pidfd of PID 1, so a reused PID is never signalled.
     fn end(&self) {
         if let Some(init) = self.init.get() {
             self.was_ended.store(true, Ordering::Relaxed);
@@ -111,17 +116,17 @@ impl Watched {
         self.init.get().is_some_and(has_ended)
     }
 
-    fn held(&self, tables: Tables, enough: u64, look: &mut Look) -> Held {
+    fn held(&self, tables: Tables, enough: u64, scan: &mut Scan) -> Held {
         match self.init.get().and_then(process_id) {
-            Some(init) if !self.is_gone() => held(init, tables, enough, look),
+            Some(init) if !self.is_gone() => held(init, tables, enough, scan),
             _ => Held::default(),
         }
     }
 
-    /// Whether the box holds more than it may, as far as one look shows.
+    /// True if the counts, as far as one call of [`held`] gets, are above the caps.
     fn is_over(&self, caps: Caps) -> bool {
-        let mut look = self.look.lock();
-        let held = self.held(Tables::OfProcesses, caps.watches, &mut look);
+        let mut scan = self.scan.lock();
+        let held = self.held(Tables::OfProcesses, caps.watches, &mut scan);
         held.watches > caps.watches || held.passed > self.max_passed
     }
 }
@@ -156,16 +161,16 @@ impl Shared {
                 if probe.is_refused() {
                     std::thread::park_timeout(FUTILE);
                 }
-            } else if intervals.is_multiple_of(INTERVALS_PER_LOOK) {
+            } else if intervals.is_multiple_of(INTERVALS_PER_COUNT) {
                 boxes.iter().filter(|watched| watched.is_over(self.caps)).for_each(|watched| watched.end());
             }
         }
     }
 
-    /// Ends one box after another until the probe succeeds or no box is left that holds enough to matter.
+    /// Ends one box after another until the probe succeeds or the remaining boxes hold too little.
     fn make_room(&self, probe: &Probe, mut boxes: Vec<Arc<Watched>>) {
         let enough = self.caps.user_watches / 4;
-        let held = |watched: &Arc<Watched>| watched.held(Tables::OfThreads, enough, &mut Look::default());
+        let held = |watched: &Arc<Watched>| watched.held(Tables::OfThreads, enough, &mut Scan::default());
         let mut held: Vec<Held> = boxes.iter().map(held).collect();
         while let Some(index) = largest(&held, self.caps) {
             let ended = boxes.swap_remove(index);
@@ -176,7 +181,7 @@ impl Shared {
                 if ended.is_gone() || Instant::now() > deadline {
                     break;
                 }
-                std::thread::sleep(MOMENT);
+                std::thread::sleep(POLL_INTERVAL);
             }
             if !probe.is_refused() {
                 return;
@@ -185,9 +190,9 @@ impl Shared {
     }
 }
 
-/// The box to end when all watches of the user are taken. Watches that no box shows may be in epoll instances that
-/// were sent and not received, so they are held against each box with such descriptors, or with anything else that
-/// could not be read.
+/// The box to end when all watches of the user are taken. Watches that were not counted may be in
+/// epoll instances that were sent and not received, so they are added to the score of each box with
+/// unreceived descriptors or with unreadable tables.
 fn largest(boxes: &[Held], caps: Caps) -> Option<usize> {
     let seen: u64 = boxes.iter().map(|held| held.watches).sum();
     let unseen = caps.user_watches.saturating_sub(seen);
@@ -197,7 +202,7 @@ fn largest(boxes: &[Held], caps: Caps) -> Option<usize> {
     (score >= caps.watches / SMALL_PART).then_some(index)
 }
 
-/// An epoll instance and something to watch.
+/// An epoll instance and an event descriptor to watch.
 struct Probe {
     epoll: OwnedFd,
     event: OwnedFd,
@@ -208,7 +213,7 @@ impl Probe {
         Ok(Probe { epoll: epoll::create(CreateFlags::CLOEXEC)?, event: eventfd(0, EventfdFlags::CLOEXEC)? })
     }
 
-    /// Whether the kernel refuses this user one more watch.
+    /// True if the kernel refuses this user one more watch.
     fn is_refused(&self) -> bool {
         match epoll::add(&self.epoll, &self.event, EventData::new_u64(0), EventFlags::empty()) {
             Err(Errno::NOSPC) => true,

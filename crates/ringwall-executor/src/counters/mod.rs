@@ -1,9 +1,10 @@
-//! Kernel counters that belong to a user id instead of a box: which of them a box shares, and who is ended for it.
+//! Kernel counters per host uid instead of per box: which of them a box shares with others, and the
+//! [`Guard`] that ends boxes which fill them.
 //!
-//! As root boxes of one user and agent have one host uid, and most of these counters with it: they share them with each
-//! other only. A rootless box has the server's uid: what it takes is missing to the server and to all other boxes.
-//! `fs.epoll.max_user_watches` is the one that stops a server, because every connection it accepts needs a watch;
-//! [`Guard`] keeps boxes from filling it.
+//! As root the boxes of one user and agent have one host uid, so they share most of these counters
+//! with each other only. A rootless box has the server's uid: what it holds is missing to the server
+//! and to all other boxes. A server cannot work without `fs.epoll.max_user_watches`, because every
+//! accepted connection needs a watch.
 
 mod count;
 mod guard;
@@ -19,19 +20,19 @@ pub use register::{Acceptor, register};
 
 use crate::kernel_file;
 
-/// More than node, java and Chromium use together by two orders of magnitude.
+/// A hundred times more than node, java and Chromium use together.
 const MAX_WATCHES: u64 = 65_536;
-/// Where the user has few watches, one box may hold this part of them.
+/// If the user has few watches, one box may hold one of so many parts.
 const SHARE_OF_WATCHES: u64 = 16;
 const MAX_PASSED: u64 = 1024;
-/// The kernel refuses to pass descriptors when the user has more unreceived ones than the sender's RLIMIT_NOFILE. One box
-/// may hold this part of its own.
+/// The kernel refuses to pass descriptors when the user has more unreceived ones than the sender's
+/// RLIMIT_NOFILE. One box may hold one of so many parts of its own limit.
 const SHARE_OF_OPEN_FILES: u64 = 4;
 
-/// What a rootless box may hold.
+/// The caps of a rootless box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caps {
-    /// `fs.epoll.max_user_watches`: what all processes of the user may hold together.
+    /// `fs.epoll.max_user_watches`: the maximum of all processes of the user together.
     pub(crate) user_watches: u64,
     pub(crate) watches: u64,
     /// The hard RLIMIT_NOFILE of this process, which no box exceeds.
@@ -49,16 +50,16 @@ impl Caps {
         Caps { user_watches, watches: (user_watches / SHARE_OF_WATCHES).min(MAX_WATCHES), open_files }
     }
 
-    /// How many unreceived descriptors a box may hold whose plan limits open files to so many.
+    /// The cap on unreceived descriptors of a box with this limit of open files.
     pub(crate) fn passed(&self, open_files: u64) -> u64 {
         (open_files.min(self.open_files) / SHARE_OF_OPEN_FILES).min(MAX_PASSED)
     }
 }
 
-/// What a native box has of each counter. `open_files` is its RLIMIT_NOFILE.
+/// The protections of a native box, one per counter. `open_files` is its RLIMIT_NOFILE.
 pub(crate) fn protections(privilege: Privilege, caps: Caps, open_files: u64) -> Vec<Protection> {
     use ProtectionName::*;
-    // These two go up to whoever made the box's user namespace: the server's user, as root root.
+    // The kernel counts these two also for the maker of the box's user namespace: the server's user.
     let for_maker = |name, limit: &str| {
         Protection::partial(name, format!("also counted for the user who runs Ringwall; a box has at most {limit}"))
     };
@@ -101,8 +102,8 @@ pub(crate) fn protections(privilege: Privilege, caps: Caps, open_files: u64) -> 
     found
 }
 
-/// What a container has, which is in the host's user namespace and has the uid of its files: as root that of the
-/// user and agent, otherwise the server's.
+/// The protections of a container. It is in the host's user namespace and has the uid of its files:
+/// as root that of the user and agent, otherwise the server's.
 pub(crate) fn protections_of_container(privilege: Privilege) -> Vec<Protection> {
     ALL.map(|name| match privilege {
         Privilege::Root => Protection::enforced(name),
@@ -111,7 +112,8 @@ pub(crate) fn protections_of_container(privilege: Privilege) -> Vec<Protection> 
     .into()
 }
 
-/// What a box behind gVisor has: the counted objects are those of gVisor's kernel, but its processes are the host's.
+/// The protections of a gVisor box. The counted objects belong to gVisor's kernel, except processes,
+/// which are the host's.
 pub(crate) fn protections_of_gvisor(privilege: Privilege) -> Vec<Protection> {
     ALL.map(|name| match (name, privilege) {
         (ProtectionName::UserProcesses, Privilege::Rootless) => {

@@ -1,7 +1,8 @@
-//! Registration of descriptors with the runtime while the user's epoll watches are used up (ENOSPC).
+//! Registers descriptors with tokio, and retries while all epoll watches of the user are taken
+//! (ENOSPC).
 //!
-//! Tokio registers a connection when it is accepted or made, and closes it when that fails. The functions here repeat the
-//! registration instead, until the guard has ended the box that holds the watches.
+//! Tokio registers a connection when it is accepted or made, and closes it if that fails. The
+//! functions here repeat the registration until the guard has ended the box that holds the watches.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,21 +13,20 @@ use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
-/// The guard looks ten times a second, and ending a box that holds millions of watches takes the kernel seconds. Its
-/// watches come back one by one meanwhile, so one of the next attempts succeeds.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// The guard checks ten times a second. The kernel takes seconds to end a box that holds millions of
+/// watches, but frees them one by one meanwhile, so one of the next attempts succeeds.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Registers a descriptor. `wrap` is a constructor like `TcpStream::from_std`, which closes its descriptor when it fails, so
-/// each attempt gets a duplicate.
+/// Registers a descriptor. `wrap` is a constructor like `TcpStream::from_std`, which closes its
+/// descriptor when it fails, so each attempt gets a duplicate.
 pub async fn register<T>(descriptor: OwnedFd, wrap: impl Fn(OwnedFd) -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        // Without a free descriptor for the duplicate there is one attempt.
+        // If no descriptor is free for the duplicate, there is only one attempt.
         let Ok(duplicate) = descriptor.try_clone() else { return wrap(descriptor) };
         match wrap(duplicate) {
-            Err(error) if is_full(&error) && Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+            Err(error) if is_full(&error) && Instant::now() < deadline => tokio::time::sleep(RETRY_INTERVAL).await,
             registered => return registered,
         }
     }
@@ -40,7 +40,7 @@ where
     let deadline = Instant::now() + TIMEOUT;
     loop {
         match attempt().await {
-            Err(error) if is_full(&error) && Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+            Err(error) if is_full(&error) && Instant::now() < deadline => tokio::time::sleep(RETRY_INTERVAL).await,
             done => return done,
         }
     }
@@ -50,10 +50,11 @@ fn is_full(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::NOSPC)
 }
 
-/// A listening socket of any family that hands out connections before they are registered, for [`register`].
+/// A listening socket of any family that returns connections before they are registered, for
+/// [`register`].
 ///
-/// Tokio's stream type registers any descriptor; here it only waits until the socket is readable. `AsyncFd` would need
-/// `unsafe`.
+/// Tokio's stream type registers any descriptor; here it only waits until the socket is readable.
+/// `AsyncFd` would need `unsafe`.
 #[derive(Debug)]
 pub struct Acceptor(TcpStream);
 
@@ -63,7 +64,8 @@ impl Acceptor {
         register(socket, |socket| TcpStream::from_std(socket.into())).await.map(Self)
     }
 
-    /// The next connection, non-blocking, and the address of its other end. Dropping the future loses no connection.
+    /// The next connection, non-blocking, and its peer address. Dropping the future loses no
+    /// connection.
     pub async fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         self.0.async_io(Interest::READABLE, || Ok(acceptfrom_with(&self.0, flags)?)).await
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn full_counter_is_retried_without_losing_the_pipe() {
+    async fn registration_is_retried_while_counter_is_full() {
         let attempts = Cell::new(0);
         let (read, write) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&write, b"x").unwrap();
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_errors_are_returned_at_once() {
+    async fn other_error_is_returned_at_once() {
         let attempts = Cell::new(0);
         let (read, _write) = rustix::pipe::pipe().unwrap();
         let failed = register(read, |_| -> io::Result<()> {
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn abandoned_accept_leaves_the_connection_to_the_next() {
+    async fn dropped_accept_leaves_connection_to_next_call() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
