@@ -6,15 +6,14 @@
 //! can be quoted. `-v` would split a path at a colon and create a missing source directory.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ringwall_jail::agent::AGENT;
 use ringwall_jail::shim::PROXY_SOCKET_PATH;
-use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, SessionMounts, Workspace};
+use ringwall_policy::{Access, DockerImage, Field, Grant, Net, ProjectMounts, Root, Workspace};
 
 use super::daemon::{Daemon, Runtime};
-use super::instance::Instance;
-use super::name::ContainerName;
+use super::instance::{ContainerName, Instance};
 use crate::box_layout::WORKSPACE;
 use crate::error::Error;
 use crate::host::python::Python;
@@ -42,6 +41,16 @@ const PROXIES: [&str; 10] = [
     "no_proxy",
 ];
 
+/// No network, no capabilities, no IPC or cgroup namespace of the host, and a read-only image.
+const ISOLATION: [&str; 6] = [
+    "--network=none",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--ipc=private",
+    "--cgroupns=private",
+    "--read-only",
+];
+
 /// The arguments that grant no permission: names, labels, runtime and our own files.
 #[derive(Debug)]
 pub(crate) struct ContainerParams<'a> {
@@ -54,7 +63,7 @@ pub(crate) struct ContainerParams<'a> {
     /// Our executable, mounted as the agent of a session box or as the entrypoint shim.
     pub(crate) program: Option<&'a Path>,
     /// The socket on which the entrypoint shim sends us the proxy socket.
-    pub(crate) doorway: Option<&'a Path>,
+    pub(crate) receiver: Option<&'a Path>,
 }
 
 /// All arguments after `docker`.
@@ -62,7 +71,8 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, params: &ContainerParams<'_>)
     let image = image(grant)?;
     let (owner, mounts) = match grant.workspace() {
         Workspace::Project(mounts) => (mounts.owner, project(mounts)?),
-        Workspace::Session(mounts) if is_alone(mounts) => (mounts.owner, session(mounts)?),
+        // A session's directory is mounted as all of `/workspace`.
+        Workspace::Session(mounts) if is_alone(mounts) => (mounts.owner, vec![bind(&mounts.work, WORKSPACE)?]),
         Workspace::Session(_) => return Err(Error::NotForDocker("paths of the host")),
         Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => {
             return Err(Error::NotForDocker("a workspace that is neither a project's nor a session's"));
@@ -71,51 +81,47 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, params: &ContainerParams<'_>)
     if !grant.read_only().is_empty() {
         return Err(Error::NotForDocker("directories beside the project's"));
     }
-    match (&grant.effective().net, params.doorway, params.runtime) {
+    let ContainerParams { name, instance, runtime, environment, python, stay, program, receiver } = params;
+    match (&grant.effective().net, receiver, runtime) {
         (Net::None, None, _) | (Net::Allowlist { .. }, Some(_), Runtime::Default) => {}
         // gVisor's sockets belong to its own network stack and cannot be passed to the host.
         (Net::Allowlist { .. }, _, Runtime::Gvisor) => return Err(Error::NotForGvisor("a network")),
         (Net::None, Some(_), _) | (Net::Allowlist { .. }, None, Runtime::Default) => return Err(Error::NoProxySocket),
     }
-    let (directory, command) = match params.stay {
+    let (directory, command): (_, Vec<OsString>) = match stay {
         Stay::SessionBox => (Path::new("/"), vec![AGENT.into()]),
-        Stay::OneCommand => (grant.cwd(), params.python.argv(grant.argv()).map(Into::into).collect()),
+        Stay::OneCommand => (grant.cwd(), python.argv(grant.argv()).map(Into::into).collect()),
     };
-    let ContainerParams { name, instance, runtime, environment, stay, program, doorway, .. } = params;
-    let mut words: Vec<OsString> = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(Into::into).into();
-    words.push(format!("--name={name}").into());
-    words.extend(instance.labels(name).map(|label| format!("--label={label}").into()));
-    words.extend(runtime.name().map(|name| format!("--runtime={name}").into()));
-    words.push(format!("--hostname={}", box_layout::HOSTNAME).into());
-    words.extend(isolation().map(Into::into));
+    let mut words = ["run", "--rm", "--init", "--interactive", "--pull=never"].map(str::to_owned).to_vec();
+    words.push(format!("--name={name}"));
+    words.extend(instance.labels(name).map(|label| format!("--label={label}")));
+    words.extend(runtime.name().map(|name| format!("--runtime={name}")));
+    words.push(format!("--hostname={}", box_layout::HOSTNAME));
+    words.extend(ISOLATION.map(str::to_owned));
     if daemon.core_limit {
         // 1 byte is too small for a core file. Unlike 0, it also keeps the kernel from starting a
         // piped core handler.
-        words.push("--ulimit=core=1".into());
+        words.push("--ulimit=core=1".to_owned());
     }
-    words.push("--ulimit=nofile=4096".into());
-    words.extend(limits(grant, daemon, *runtime, *stay).into_iter().map(Into::into));
-    words.push(format!("--user={}:{}", owner.uid(), owner.gid()).into());
-    words.push(joined("--workdir=", directory)?);
-    words.extend(mounts);
-    for (source, at) in [(program, AGENT), (doorway, PROXY_SOCKET_PATH)] {
-        if let Some(source) = source {
-            words.extend(["--mount".into(), format!("{},readonly", bind(source, at)?).into()]);
-        }
+    words.push("--ulimit=nofile=4096".to_owned());
+    words.extend(limits(grant, daemon, *runtime, *stay));
+    words.push(format!("--user={}:{}", owner.uid(), owner.gid()));
+    words.push(format!("--workdir={}", plain(directory)?));
+    let files = [(program, AGENT), (receiver, PROXY_SOCKET_PATH)];
+    let files = files.into_iter().filter_map(|(source, at)| Some(read_only(bind((*source)?, at))));
+    for mount in mounts.into_iter().map(Ok).chain(files) {
+        words.extend(["--mount".to_owned(), mount?]);
     }
-    words.push(joined("--env-file=", environment)?);
-    let ours: &[(&str, &str)] = if doorway.is_some() { &egress::ENVIRONMENT } else { &[] };
+    words.push(format!("--env-file={}", plain(environment)?));
+    let ours: &[(&str, &str)] = if receiver.is_some() { &egress::ENVIRONMENT } else { &[] };
     let is_set = |key: &str| grant.env().contains_key(key) || ours.iter().any(|(name, _)| *name == key);
-    let unset = PROXIES.iter().filter(|key| !is_set(key));
-    words.extend(unset.map(|key| format!("--env={key}").into()));
+    words.extend(PROXIES.iter().filter(|key| !is_set(key)).map(|key| format!("--env={key}")));
     // An image's entry point would run in place of the granted command, with it as arguments.
-    words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--"].map(Into::into));
-    words.push(image.as_str().into());
-    if doorway.is_some() {
-        words.extend([AGENT.into(), egress::PORT.to_string().into()]);
+    words.extend(["--entrypoint=", "--no-healthcheck", "--log-driver=none", "--", image.as_str()].map(str::to_owned));
+    if receiver.is_some() {
+        words.extend([AGENT.to_owned(), egress::PORT.to_string()]);
     }
-    words.extend(command);
-    Ok(words)
+    Ok(words.into_iter().map(Into::into).chain(command).collect())
 }
 
 /// The image of the grant's root.
@@ -126,38 +132,22 @@ pub(crate) fn image(grant: &Grant) -> Result<&DockerImage, Error> {
     }
 }
 
-/// No network, no capabilities, no IPC or cgroup namespace of the host, and a read-only image.
-fn isolation() -> [&'static str; 6] {
-    [
-        "--network=none",
-        "--cap-drop=ALL",
-        "--security-opt=no-new-privileges",
-        "--ipc=private",
-        "--cgroupns=private",
-        "--read-only",
-    ]
-}
-
 fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<String> {
-    let ours = not_the_boxs_own(runtime)
-        + match stay {
-            Stay::SessionBox => limits::OUR_AGENT,
-            Stay::OneCommand => 0,
-        };
     let limit = |field| grant.effective().limits.get(field);
-    let memory = limit(Field::MemoryMb) * MIB;
-    let scratch = limit(Field::ScratchMb) * MIB;
+    // Processes that do not count against the box's limit: docker's PID 1, our agent, and the threads
+    // of gVisor's kernel, which aborts if it cannot start one.
+    let agent = if stay == Stay::SessionBox { limits::OUR_AGENT } else { 0 };
+    let gvisor = if runtime == Runtime::Gvisor { limits::GVISOR_THREADS } else { 0 };
+    let pids = limit(Field::Pids) + limits::OUR_PROCESSES + agent + gvisor;
+    let (memory, scratch) = (limit(Field::MemoryMb) * MIB, limit(Field::ScratchMb) * MIB);
+    let inodes = (scratch / BYTES_PER_INODE).max(64);
     // Docker refuses `--cpus` above the number of CPUs.
-    let most = daemon.cpus.max(1).saturating_mul(MILLIS);
-    let cpus = limit(Field::CpuMillis).min(most);
+    let cpus = limit(Field::CpuMillis).min(daemon.cpus.max(1).saturating_mul(MILLIS));
     let mut words = vec![
-        format!("--pids-limit={}", limit(Field::Pids) + ours),
+        format!("--pids-limit={pids}"),
         format!("--memory={memory}b"),
         format!("--cpus={}.{:03}", cpus / MILLIS, cpus % MILLIS),
-        format!(
-            "--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size={scratch},nr_inodes={}",
-            (scratch / BYTES_PER_INODE).max(64)
-        ),
+        format!("--tmpfs=/tmp:rw,exec,nosuid,nodev,mode=1777,size={scratch},nr_inodes={inodes}"),
     ];
     // If the kernel does not count swap, docker would print a warning into the command's stderr.
     if daemon.swap_limit {
@@ -166,57 +156,32 @@ fn limits(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Vec<S
     words
 }
 
-/// Processes that do not count against the box's limit: docker's PID 1, and the threads of gVisor's
-/// kernel, which aborts if it cannot start one.
-fn not_the_boxs_own(runtime: Runtime) -> u64 {
-    match runtime {
-        Runtime::Default => limits::OUR_PROCESSES,
-        Runtime::Gvisor => limits::OUR_PROCESSES + limits::GVISOR_THREADS,
-    }
-}
-
-fn project(mounts: &ProjectMounts) -> Result<Vec<OsString>, Error> {
-    let places = [
+fn project(mounts: &ProjectMounts) -> Result<Vec<String>, Error> {
+    let directories = [
         ("/workspace/inputs", &mounts.inputs, mounts.access.inputs),
         ("/workspace/work", &mounts.work, mounts.access.work),
         ("/workspace/artifacts", &mounts.artifacts, mounts.access.artifacts),
     ];
-    let mut words = Vec::new();
-    for (at, path, access) in places {
-        words.push("--mount".into());
-        words.push(match access {
-            Access::Empty => empty(at).into(),
-            Access::ReadOnly => format!("{},readonly", bind(path, at)?).into(),
-            Access::ReadWrite => bind(path, at)?.into(),
-        });
-    }
-    Ok(words)
+    let mount = |(at, path, access): (&str, &PathBuf, Access)| match access {
+        Access::Empty => Ok(format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096")),
+        Access::ReadOnly => read_only(bind(path, at)),
+        Access::ReadWrite => bind(path, at),
+    };
+    directories.into_iter().map(mount).collect()
 }
 
-/// A session's directory is mounted as all of `/workspace`.
-fn session(mounts: &SessionMounts) -> Result<Vec<OsString>, Error> {
-    Ok(vec!["--mount".into(), bind(&mounts.work, WORKSPACE)?.into()])
+fn read_only(mount: Result<String, Error>) -> Result<String, Error> {
+    mount.map(|mount| format!("{mount},readonly"))
 }
 
-/// An empty read-only tmpfs.
-fn empty(at: &str) -> String {
-    format!("type=tmpfs,dst={at},readonly,tmpfs-mode=0555,tmpfs-size=4096")
-}
-
+/// The CSV line of a bind mount.
 fn bind(path: &Path, at: &str) -> Result<String, Error> {
-    Ok(format!("type=bind,{},dst={at}", field(&format!("src={}", plain(path)?))))
-}
-
-/// Quotes one CSV value.
-fn field(text: &str) -> String {
-    match text.contains([',', '"']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
-
-fn joined(option: &str, path: &Path) -> Result<OsString, Error> {
-    Ok(format!("{option}{}", plain(path)?).into())
+    let source = format!("src={}", plain(path)?);
+    let source = match source.contains([',', '"']) {
+        true => format!("\"{}\"", source.replace('"', "\"\"")),
+        false => source,
+    };
+    Ok(format!("type=bind,{source},dst={at}"))
 }
 
 /// Refuses control characters, which break the CSV line, and paths that are not UTF-8: the client

@@ -9,9 +9,8 @@ use ringwall_policy::{
 };
 
 use super::{ContainerParams, argv};
-use crate::docker::daemon::{Daemon, Runtime, pretend};
-use crate::docker::instance::Instance;
-use crate::docker::name::ContainerName;
+use crate::docker::daemon::{Daemon, Runtime, test_daemon};
+use crate::docker::instance::{ContainerName, Instance};
 use crate::error::Error;
 use crate::host::python::Python;
 use crate::plan::limits::Stay;
@@ -72,7 +71,7 @@ fn words(grant: &Grant, daemon: &Daemon, runtime: Runtime) -> Result<String, Err
 
 fn words_for(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Result<String, Error> {
     let name = ContainerName::of_exec("e_0123456789abcdef")?;
-    let instance = Instance::pretend();
+    let instance = Instance::for_tests();
     let environment = Path::new("/proc/7/fd/9");
     let is_open = grant.effective().net != Net::None;
     let params = ContainerParams {
@@ -83,7 +82,7 @@ fn words_for(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Re
         python: Python::AsNamed,
         stay,
         program: (is_open || stay == Stay::SessionBox).then_some(Path::new("/opt/ringwall")),
-        doorway: is_open.then_some(Path::new("/data/ways-out/7-1234-0-3")),
+        receiver: is_open.then_some(Path::new("/data/ways-out/7-1234-0-3")),
     };
     let words = argv(grant, daemon, &params)?;
     Ok(words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n"))
@@ -92,7 +91,7 @@ fn words_for(grant: &Grant, daemon: &Daemon, runtime: Runtime, stay: Stay) -> Re
 #[test]
 fn default() {
     let env = [("TOKEN", "very-secret-value"), ("HTTP_PROXY", "also-secret")];
-    let shown = words(&grant(&env, &[]), &pretend(), Runtime::Default).unwrap();
+    let shown = words(&grant(&env, &[]), &test_daemon(), Runtime::Default).unwrap();
     assert!(!shown.contains("secret"), "a value is in the command line");
     insta::assert_snapshot!("usual", shown);
 }
@@ -102,8 +101,8 @@ fn with_a_way_out() {
     let net = NetRequest { mode: NetMode::Allowlist, ..NetRequest::default() };
     let env = [("https_proxy", "secret")];
     let open = decide_with(&request(mounts(), &env), &[], Some(net));
-    insta::assert_snapshot!("with_a_way_out", words(&open, &pretend(), Runtime::Default).unwrap());
-    let refused = words(&open, &pretend(), Runtime::Gvisor);
+    insta::assert_snapshot!("with_a_way_out", words(&open, &test_daemon(), Runtime::Default).unwrap());
+    let refused = words(&open, &test_daemon(), Runtime::Gvisor);
     assert!(matches!(refused, Err(Error::NotForGvisor("a network"))), "{refused:?}");
 }
 
@@ -111,7 +110,7 @@ fn with_a_way_out() {
 #[test]
 fn daemon_without_core_limit_is_not_asked_for_one() {
     let asks = |core_limit| {
-        let daemon = Daemon { core_limit, ..pretend() };
+        let daemon = Daemon { core_limit, ..test_daemon() };
         words(&grant(&[], &[]), &daemon, Runtime::Default).unwrap().contains("--ulimit=core")
     };
     assert!(asks(true));
@@ -128,7 +127,7 @@ fn session_box_runs_agent_in_front_of_its_session() {
     };
     let mut request = request(self::mounts(), &[]);
     request.workspace = Workspace::Session(Box::new(mounts));
-    let shown = words_for(&decide(&request, &[]), &pretend(), Runtime::Default, Stay::SessionBox).unwrap();
+    let shown = words_for(&decide(&request, &[]), &test_daemon(), Runtime::Default, Stay::SessionBox).unwrap();
     insta::assert_snapshot!("session_box", shown);
 }
 
@@ -138,7 +137,7 @@ fn narrow_on_gvisor_without_swap() {
     let strange = ProjectMounts { work: "/data/a,b \"c\":d=e/work".into(), access, ..mounts() };
     let mut request = request(strange, &[]);
     request.cwd = Some("/workspace/work/a b".into());
-    let daemon = Daemon { swap_limit: false, cpus: 8, ..pretend() };
+    let daemon = Daemon { swap_limit: false, cpus: 8, ..test_daemon() };
     insta::assert_snapshot!("narrow_on_gvisor", words(&decide(&request, &[]), &daemon, Runtime::Gvisor).unwrap());
 }
 
@@ -151,7 +150,7 @@ fn grant_that_docker_cannot_serve_is_refused() {
     let mut wide = request(mounts(), &[]);
     wide.read_only = vec!["/opt".into()];
     for request in [host, private, wide] {
-        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Default);
+        let refused = words(&decide(&request, &[]), &test_daemon(), Runtime::Default);
         assert!(matches!(refused, Err(Error::NotForDocker(_))), "{refused:?}");
     }
 }
@@ -162,7 +161,7 @@ fn a_path_that_docker_would_read_otherwise_is_refused() {
     let strange = std::ffi::OsString::from_vec(b"/data/\xff/work".to_vec());
     for work in [PathBuf::from(strange), "/data/a\nb/work".into(), "/data/a\rb/work".into()] {
         let request = request(ProjectMounts { work, ..mounts() }, &[]);
-        let refused = words(&decide(&request, &[]), &pretend(), Runtime::Default);
+        let refused = words(&decide(&request, &[]), &test_daemon(), Runtime::Default);
         assert!(matches!(refused, Err(Error::PathNotForDocker(_))), "{refused:?}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The client gets only a few environment variables: others could change its behaviour or leak into
 //! a container. It leads its own process group, so that it is killed together with its children
-//! (ssh, a plugin). A parent-death signal would need `unsafe`; if this server is killed, `watcher`
+//! (ssh, a plugin). A parent-death signal would need `unsafe`; if this server is killed, `cleanup`
 //! removes the containers.
 
 use std::ffi::{OsStr, OsString};
@@ -44,7 +44,9 @@ impl CallFailure {
         match self {
             CallFailure::NotStarted(error) => format!("the docker client could not be started: {error}"),
             CallFailure::TooLate(timeout) => format!("no answer within {} s", timeout.as_secs()),
-            CallFailure::Refused(words) if words.is_empty() => "the docker client failed without a word".to_owned(),
+            CallFailure::Refused(words) if words.is_empty() => {
+                "the docker client failed without an error message".to_owned()
+            }
             CallFailure::Refused(words) => words.clone(),
         }
     }
@@ -70,8 +72,7 @@ impl Client {
     ) -> std::io::Result<Process> {
         let mut command = command(&self.program);
         command.args(self.leading_words()).args(words);
-        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        Process::start(command)
+        Process::start(command, stdin)
     }
 
     /// Runs the client and returns its stdout.
@@ -89,7 +90,7 @@ impl Client {
 }
 
 /// A command with the few environment variables above, in its own process group.
-#[expect(clippy::disallowed_methods, reason = "the client that asks docker for a box, and what makes its image")]
+#[expect(clippy::disallowed_methods, reason = "starts the docker client, and the programs that build its image")]
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().process_group(0);
@@ -106,7 +107,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(mut command: Command) -> std::io::Result<Self> {
+    /// Starts the program with piped output.
+    pub(crate) fn start(mut command: Command, stdin: Stdio) -> std::io::Result<Self> {
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Ok(Process { child: command.spawn()? })
     }
 
@@ -137,19 +140,15 @@ impl Process {
             false => Err(CallFailure::Refused(in_short(&String::from_utf8_lossy(&complaint)))),
         }
     }
+}
 
-    fn end(&mut self) {
+impl Drop for Process {
+    fn drop(&mut self) {
         // `id` is `None` once the process was reaped, so a reused PID is never signalled.
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
             let _ = kill_process_group(id, Signal::KILL);
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_what_was_printed() {
+    async fn call_returns_stdout_or_error_text() {
         assert_eq!(client("/bin/echo").call(["hello"], Duration::from_secs(10)).await.unwrap(), "hello\n");
         let refused = client("/bin/sh").call(["-c", "echo 'docker: no' >&2; exit 1"], Duration::from_secs(10)).await;
         assert!(matches!(refused, Err(CallFailure::Refused(words)) if words == "no"));
@@ -187,21 +186,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silence_ends_the_client_and_what_it_started() {
-        let (mut alive, theirs) = std::io::pipe().unwrap();
+    async fn dropped_process_kills_its_group() {
         let mut command = command(Path::new("/bin/sh"));
-        command.args(["-c", "sleep 1000 & wait"]).stdin(Stdio::null()).stderr(theirs).stdout(Stdio::piped());
-        let process = Process::start(command).unwrap();
+        command.args(["-c", "sleep 1000 & wait"]);
+        let mut process = Process::start(command, Stdio::null()).unwrap();
+        let (_, mut stdout, _) = process.take_streams().unwrap();
         drop(process);
         // The read returns 0 when the grandchild, the last writer, is dead.
-        let ended = tokio::task::spawn_blocking(move || std::io::Read::read(&mut alive, &mut [0]));
-        assert_eq!(ended.await.unwrap().unwrap(), 0);
+        assert_eq!(stdout.read(&mut [0]).await.unwrap(), 0);
         let late = client("/bin/sh").call(["-c", "sleep 1000 & wait"], Duration::from_millis(1)).await;
         assert!(matches!(late, Err(CallFailure::TooLate(_))));
     }
 
     #[tokio::test]
-    async fn the_client_gets_few_names() {
+    async fn client_gets_listed_variables_only() {
         let printed = client("/usr/bin/env").call::<&str>([], Duration::from_secs(10)).await.unwrap();
         for line in printed.lines() {
             let key = line.split('=').next().unwrap();
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complaint_is_one_line() {
+    fn error_text_is_joined_to_one_line() {
         let words = "docker: Error response from daemon: No such image: x\n\nRun 'docker run --help' for more\n";
         assert_eq!(in_short(words), "Error response from daemon: No such image: x");
         assert_eq!(in_short(""), "");

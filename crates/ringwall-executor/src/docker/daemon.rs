@@ -1,13 +1,19 @@
-//! Reads the daemon's version and abilities from one `docker info`.
+//! The daemon: its version and abilities from one `docker info`, and a periodic check that it still
+//! answers while containers run.
 //!
-//! Facts only; `argv` and `protection` decide.
+//! A client whose daemon hangs waits forever, so the check asks separately. All containers share one
+//! check. Its interval and timeout add up to 8 s; a failure must be known within 10 s.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::client::{CallFailure, Client};
 use crate::backend;
@@ -15,6 +21,8 @@ use crate::backend;
 /// A probe takes at most 10 s: first the client's version, which needs no daemon, then the daemon.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(7);
+const CHECK_INTERVAL: Duration = Duration::from_secs(3);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 const GVISOR: &str = "runsc";
 
 /// The OCI runtime that runs a container.
@@ -75,14 +83,14 @@ pub struct Daemon {
     pub(crate) cpu_quota: bool,
     pub(crate) runtimes: Vec<String>,
     pub(crate) security: Vec<String>,
-    /// Whether containers can have a core size limit of 1.
+    /// True if containers can have a core size limit of 1.
     pub(crate) core_limit: bool,
 }
 
 impl Daemon {
-    /// Whether the daemon runs in a user namespace, without root's capabilities.
-    fn is_rootless(security: &[String]) -> bool {
-        security.iter().any(|option| option.split(',').any(|part| part == "name=rootless"))
+    /// True for an option such as `name=rootless`.
+    pub(crate) fn has_security(&self, option: &str) -> bool {
+        self.security.iter().any(|options| options.split(',').any(|part| part == option))
     }
 
     pub(crate) fn check(&self, runtime: Runtime) -> Result<(), String> {
@@ -165,13 +173,9 @@ fn daemon(info: Info) -> Result<Daemon, String> {
         return Err(error);
     }
     if info.server_version.is_empty() {
-        return Err("the docker daemon did not say its version".to_owned());
+        return Err("docker info has no server version".to_owned());
     }
-    // A daemon with root's capabilities raises hard limits. A rootless one refuses a container
-    // whose limit is above its own; its limit is not known here, and is most likely that of our
-    // process, which belongs to the same user.
-    let core_limit = !Daemon::is_rootless(&info.security_options) || ringwall_jail::restrict::has_core_limit();
-    Ok(Daemon {
+    let mut daemon = Daemon {
         version: info.server_version,
         cpus: info.cpus,
         memory_limit: info.memory_limit,
@@ -180,8 +184,13 @@ fn daemon(info: Info) -> Result<Daemon, String> {
         cpu_quota: info.cpu_cfs_quota,
         runtimes: info.runtimes.into_keys().collect(),
         security: info.security_options,
-        core_limit,
-    })
+        core_limit: true,
+    };
+    // A daemon with root's capabilities raises hard limits. A rootless one refuses a container
+    // whose limit is above its own; its limit is not known here, and is most likely that of our
+    // process, which belongs to the same user.
+    daemon.core_limit = !daemon.has_security("name=rootless") || ringwall_jail::restrict::has_core_limit();
+    Ok(daemon)
 }
 
 /// The number in `Docker version 28.2.2, build …`.
@@ -190,8 +199,71 @@ fn version_in(text: &str) -> Option<String> {
     Some(word.trim_end_matches(',').to_owned())
 }
 
+/// The periodic check, which runs while a [`Health`] exists.
+#[derive(Debug)]
+pub(crate) struct HealthCheck {
+    client: Client,
+    running: Mutex<Weak<Health>>,
+}
+
+/// The result of the periodic check.
+#[derive(Debug)]
+pub(crate) struct Health {
+    /// Why the daemon does not answer.
+    failure: watch::Receiver<Option<String>>,
+    /// Dropping it ends the check.
+    _task: JoinSet<()>,
+}
+
+impl HealthCheck {
+    pub(crate) fn new(client: Client) -> Self {
+        HealthCheck { client, running: Mutex::default() }
+    }
+
+    /// Starts the check, or joins the running one.
+    pub(crate) fn watch(&self) -> Arc<Health> {
+        let mut running = self.running.lock();
+        if let Some(health) = running.upgrade().filter(|health| health.failure.borrow().is_none()) {
+            return health;
+        }
+        let (sender, failure) = watch::channel(None);
+        let client = self.client.clone();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            loop {
+                tokio::time::sleep(CHECK_INTERVAL).await;
+                if let Err(failure) = ask_version(&client).await {
+                    let _ = sender.send(Some(failure.why()));
+                    return;
+                }
+            }
+        });
+        let health = Arc::new(Health { failure, _task: task });
+        *running = Arc::downgrade(&health);
+        health
+    }
+}
+
+impl Health {
+    /// Resolves only when the check fails, with the reason.
+    pub(crate) async fn failed(&self) -> String {
+        let mut failure = self.failure.clone();
+        let why = failure.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        match why {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Asks for the version. The daemon asks containerd for its version too, so a hanging containerd is
+/// noticed.
+pub(crate) async fn ask_version(client: &Client) -> Result<(), CallFailure> {
+    client.call(["version", "--format={{.Server.Version}}"], CHECK_TIMEOUT).await.map(drop)
+}
+
 #[cfg(test)]
-pub(crate) fn pretend() -> Daemon {
+pub(crate) fn test_daemon() -> Daemon {
     Daemon {
         version: "28.0".to_owned(),
         cpus: 2,
@@ -210,18 +282,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_is_read_from_its_own_words() {
+    fn docker_info_gives_version_and_abilities() {
         let text = r#"{"ServerVersion":"20.10","NCPU":2,"MemoryLimit":true,"SwapLimit":false,"PidsLimit":true,
             "CpuCfsQuota":true,"Runtimes":{"runc":{"path":"runc"},"runsc":{}},"SecurityOptions":["name=seccomp"],
             "ClientInfo":{"Version":"28.2.2","Context":"default"},"Unknown":[1]}"#;
         let found = daemon(serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!((found.version.as_str(), found.cpus, found.swap_limit), ("20.10", 2, false));
         assert_eq!(found.check(Runtime::Gvisor), Ok(()));
-        assert!(pretend().check(Runtime::Gvisor).is_err());
+        assert!(test_daemon().check(Runtime::Gvisor).is_err());
     }
 
     #[test]
-    fn a_client_without_a_daemon_is_no_daemon() {
+    fn docker_info_without_server_is_error() {
         let text = r#"{"ServerErrors":["Cannot connect"],"Runtimes":null,"SecurityOptions":null,"ClientInfo":{"Context":"default"}}"#;
         assert_eq!(daemon(serde_json::from_str(text).unwrap()), Err("Cannot connect".to_owned()));
         assert!(daemon(Info::default()).is_err());
@@ -237,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_version_is_a_number() {
+    fn client_version_is_number_in_its_answer() {
         assert_eq!(version_in("Docker version 28.2.2, build e6534b4\n").as_deref(), Some("28.2.2"));
         assert_eq!(version_in("strange"), None);
     }

@@ -68,7 +68,7 @@ fn check(key: &str, value: &[u8]) -> Result<(), Error> {
     let refuse = |why| Err(Error::EnvironmentNotForDocker { key: key.chars().take(80).collect(), why });
     // Docker ignores lines that begin with `#` and strips leading spaces.
     if !key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#' && byte != b'=') || key.is_empty() {
-        return refuse("its name has other characters than docker's files of variables take");
+        return refuse("its name has characters that docker does not accept in an --env-file");
     }
     if value.contains(&b'\n') || value.ends_with(b"\r") {
         return refuse("its value has more than one line");

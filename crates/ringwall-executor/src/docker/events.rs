@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::client::{Client, Process, command};
-use super::name::ContainerName;
+use super::instance::ContainerName;
 
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 
@@ -30,7 +30,6 @@ pub(crate) struct ContainerState {
     pub(crate) id: Option<ContainerId>,
     pub(crate) started: Option<Instant>,
     pub(crate) ended: Option<Instant>,
-    pub(crate) memory: Memory,
     /// Number of `oom` events.
     pub(crate) memory_kills: u64,
     /// Number of signals sent through docker, by us or by others.
@@ -40,60 +39,50 @@ pub(crate) struct ContainerState {
 
 /// A container's id: 64 hexadecimal digits that the daemon chose, so it is safe in paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ContainerId([u8; 32]);
+pub(crate) struct ContainerId([u8; 64]);
 
 impl ContainerId {
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        let is_one = text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-        for (index, byte) in bytes.iter_mut().enumerate().filter(|_| is_one) {
-            *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-        }
-        is_one.then_some(Self(bytes))
+        let digits: [u8; 64] = text.as_bytes().try_into().ok()?;
+        digits.iter().all(u8::is_ascii_hexdigit).then_some(Self(digits))
     }
 }
 
 impl fmt::Display for ContainerId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        formatter.write_str(&String::from_utf8_lossy(&self.0))
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Memory {
-    #[default]
-    Enough,
-    RanOut,
-}
-
-type Stories = Arc<Mutex<BTreeMap<ContainerName, watch::Sender<ContainerState>>>>;
+/// The followed containers, by name.
+type States = Arc<Mutex<BTreeMap<String, watch::Sender<ContainerState>>>>;
 
 #[derive(Debug)]
 pub(crate) struct Events {
     client: Client,
     owner_label: String,
-    stories: Stories,
+    states: States,
     reader: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Events {
     pub(crate) fn new(client: Client, owner_label: String) -> Self {
-        Events { client, owner_label, stories: Stories::default(), reader: Mutex::new(None) }
+        Events { client, owner_label, states: States::default(), reader: Mutex::new(None) }
     }
 
     /// Starts to follow a container. Call before it is created.
     pub(crate) fn follow(&self, name: &ContainerName) -> Followed {
-        let container_state = lock(&self.stories).entry(name.clone()).or_default().subscribe();
+        let state = lock(&self.states).entry(name.to_string()).or_default().subscribe();
         let mut reader = self.reader.lock();
         if reader.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (client, label, stories) = (self.client.clone(), self.owner_label.clone(), self.stories.clone());
-            *reader = Some(tokio::spawn(async move { read(client, label, stories).await }));
+            let (client, label, states) = (self.client.clone(), self.owner_label.clone(), self.states.clone());
+            *reader = Some(tokio::spawn(async move { read(client, label, states).await }));
         }
-        Followed { name: name.clone(), container_state, stories: self.stories.clone() }
+        Followed { name: name.clone(), state, states: self.states.clone() }
     }
 
     pub(crate) fn is_followed(&self, name: &str) -> bool {
-        lock(&self.stories).keys().any(|followed| followed.as_str() == name)
+        lock(&self.states).contains_key(name)
     }
 }
 
@@ -109,8 +98,8 @@ impl Drop for Events {
 #[derive(Debug)]
 pub(crate) struct Followed {
     name: ContainerName,
-    container_state: watch::Receiver<ContainerState>,
-    stories: Stories,
+    state: watch::Receiver<ContainerState>,
+    states: States,
 }
 
 impl Followed {
@@ -120,27 +109,29 @@ impl Followed {
 
     /// A receiver of all further changes.
     pub(crate) fn watch(&self) -> watch::Receiver<ContainerState> {
-        self.container_state.clone()
+        self.state.clone()
     }
 
-    /// The state once `told` accepts it, or the latest one after `timeout`.
-    pub(crate) async fn until(&self, told: impl FnMut(&ContainerState) -> bool, timeout: Duration) -> ContainerState {
-        let mut container_state = self.container_state.clone();
-        let _ = tokio::time::timeout(timeout, container_state.wait_for(told)).await;
-        *self.container_state.borrow()
+    /// The state once `condition` accepts it, or the latest one after `timeout`.
+    pub(crate) async fn until(
+        &self,
+        condition: impl FnMut(&ContainerState) -> bool,
+        timeout: Duration,
+    ) -> ContainerState {
+        let mut state = self.state.clone();
+        let _ = tokio::time::timeout(timeout, state.wait_for(condition)).await;
+        *self.state.borrow()
     }
 
     pub(crate) async fn started(&self) {
-        let mut container_state = self.container_state.clone();
-        if container_state.wait_for(|container_state| container_state.started.is_some()).await.is_err() {
-            std::future::pending().await
-        }
+        // Fails only without a sender, which is there until this is dropped.
+        let _ = self.state.clone().wait_for(|state| state.started.is_some()).await;
     }
 }
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        lock(&self.stories).remove(&self.name);
+        lock(&self.states).remove(self.name.as_str());
     }
 }
 
@@ -159,11 +150,10 @@ kill -9 $!
     let mut shell = command(Path::new("/bin/sh"));
     shell.args(["-c", SCRIPT, "ringwall-events"]).arg(&client.program);
     shell.args(client.leading_words()).args(words);
-    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    Process::start(shell)
+    Process::start(shell, Stdio::piped())
 }
 
-async fn read(client: Client, label: String, stories: Stories) {
+async fn read(client: Client, label: String, states: States) {
     loop {
         // `--since` replays what the daemon remembers: a container may be older than this stream.
         let words = ["events", "--since=1", "--filter=type=container", "--format={{json .}}"];
@@ -176,7 +166,7 @@ async fn read(client: Client, label: String, stories: Stories) {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(line)) = lines.next_line().await {
                 if let Ok(event) = serde_json::from_str::<Event>(&line) {
-                    tell(&stories, &event, Instant::now());
+                    apply(&states, &event, Instant::now());
                 }
             }
         }
@@ -205,30 +195,26 @@ struct Attributes {
     name: String,
 }
 
-fn tell(stories: &Stories, event: &Event, now: Instant) {
-    let stories = lock(stories);
-    let found = stories.iter().find(|(name, _)| name.as_str() == event.actor.attributes.name);
-    let Some((_, container_state)) = found else { return };
-    container_state.send_if_modified(|container_state| {
-        let before = *container_state;
-        container_state.id = container_state.id.or_else(|| ContainerId::read(&event.actor.id));
+fn apply(states: &States, event: &Event, now: Instant) {
+    let states = lock(states);
+    let Some(sender) = states.get(&event.actor.attributes.name) else { return };
+    sender.send_if_modified(|state| {
+        let before = *state;
+        state.id = state.id.or_else(|| ContainerId::read(&event.actor.id));
         match event.action.as_str() {
-            "start" => container_state.started = container_state.started.or(Some(now)),
-            "oom" => {
-                container_state.memory = Memory::RanOut;
-                container_state.memory_kills = container_state.memory_kills.saturating_add(1);
-            }
-            "kill" => container_state.signals = container_state.signals.saturating_add(1),
-            "die" => container_state.ended = container_state.ended.or(Some(now)),
-            "destroy" => container_state.removed = true,
+            "start" => state.started = state.started.or(Some(now)),
+            "oom" => state.memory_kills = state.memory_kills.saturating_add(1),
+            "kill" => state.signals = state.signals.saturating_add(1),
+            "die" => state.ended = state.ended.or(Some(now)),
+            "destroy" => state.removed = true,
             _ => {}
         }
-        *container_state != before
+        *state != before
     });
 }
 
-fn lock(stories: &Stories) -> MutexGuard<'_, BTreeMap<ContainerName, watch::Sender<ContainerState>>> {
-    stories.lock()
+fn lock(states: &States) -> MutexGuard<'_, BTreeMap<String, watch::Sender<ContainerState>>> {
+    states.lock()
 }
 
 #[cfg(test)]
@@ -243,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_has_one_form() {
+    fn container_id_has_64_hexadecimal_digits() {
         let good = "0123456789abcdef".repeat(4);
         assert_eq!(ContainerId::read(&good).map(|id| id.to_string()), Some(good.clone()));
         for bad in ["", "1", "../../../../etc", &good[1..], &format!("{good}0"), &good.replace('a', "/")] {
@@ -252,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_hears_nothing_ends_with_us() {
+    async fn silent_client_ends_when_pipe_is_closed() {
         use tokio::io::AsyncReadExt;
         let client = Client { program: "/bin/sh".into(), context: None };
         let mut process = start_tied(&client, ["-c", "echo begun; exec sleep 1000"].into_iter()).unwrap();
@@ -272,19 +258,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_story_is_told_of_its_own_container_alone() {
+    async fn event_changes_state_of_its_own_container_only() {
         let events = Events::new(Client { program: "/bin/false".into(), context: None }, "a=b".to_owned());
         let one = events.follow(&ContainerName::of_exec("e_1").unwrap());
         let other = events.follow(&ContainerName::of_exec("e_2").unwrap());
         for action in ["create", "attach", "start", "exec_create: x", "oom", "kill", "die", "destroy"] {
-            tell(&events.stories, &event(action, one.name().as_str()), Instant::now());
+            apply(&events.states, &event(action, one.name().as_str()), Instant::now());
         }
-        tell(&events.stories, &event("start", "foreign"), Instant::now());
-        let container_state = one.until(|container_state| container_state.removed, Duration::from_secs(10)).await;
-        assert!(container_state.started.is_some() && container_state.ended.is_some());
-        assert_eq!((container_state.memory, container_state.signals), (Memory::RanOut, 1));
-        assert_eq!(container_state.id, None, "a malformed id is ignored");
-        assert_eq!(*other.container_state.borrow(), ContainerState::default());
+        apply(&events.states, &event("start", "foreign"), Instant::now());
+        let state = one.until(|state| state.removed, Duration::from_secs(10)).await;
+        assert!(state.started.is_some() && state.ended.is_some());
+        assert_eq!((state.memory_kills, state.signals), (1, 1));
+        assert_eq!(state.id, None, "a malformed id is ignored");
+        assert_eq!(*other.state.borrow(), ContainerState::default());
         assert!(events.is_followed("ringwall-e_1"));
         drop(one);
         assert!(!events.is_followed("ringwall-e_1") && events.is_followed("ringwall-e_2"));

@@ -98,24 +98,20 @@ pub fn workspace_root(
     let path = match platform {
         Platform::Windows => match (roots.windows, roots.wsl) {
             (Some(path), _) => windows(ROOT_ON_WINDOWS, path)?,
-            (None, Some(path)) => converted(
-                ROOT_ON_WINDOWS,
-                ROOT_ON_WSL,
-                path,
-                convert(Conversion::ToWindows, &posix(ROOT_ON_WSL, path)?),
-            )
-            .and_then(|path| windows(ROOT_ON_WINDOWS, &path))?,
+            (None, Some(path)) => {
+                let converted = convert(Conversion::ToWindows, &posix(ROOT_ON_WSL, path)?);
+                let converted = converted.ok_or_else(|| not_converted(ROOT_ON_WINDOWS, ROOT_ON_WSL, path))?;
+                windows(ROOT_ON_WINDOWS, &converted)?
+            }
             (None, None) => return Err(missing(ROOT_ON_WINDOWS, r"D:\ringwall")),
         },
         Platform::Wsl => match (roots.wsl, roots.windows) {
             (Some(path), _) => posix(ROOT_ON_WSL, path)?,
-            (None, Some(path)) => converted(
-                ROOT_ON_WSL,
-                ROOT_ON_WINDOWS,
-                path,
-                convert(Conversion::ToWsl, &windows(ROOT_ON_WINDOWS, path)?),
-            )
-            .and_then(|path| posix(ROOT_ON_WSL, &path))?,
+            (None, Some(path)) => {
+                let converted = convert(Conversion::ToWsl, &windows(ROOT_ON_WINDOWS, path)?);
+                let converted = converted.ok_or_else(|| not_converted(ROOT_ON_WSL, ROOT_ON_WINDOWS, path))?;
+                posix(ROOT_ON_WSL, &converted)?
+            }
             (None, None) => default(roots, ROOT_ON_WSL)?,
         },
         Platform::Linux => match roots.wsl {
@@ -199,8 +195,8 @@ fn default(roots: Roots<'_>, setting: &'static str) -> Result<String, Error> {
     roots.default.map_or_else(|| Err(missing(setting, "/srv/ringwall")), |path| posix(setting, path))
 }
 
-fn converted(wanted: &'static str, have: &str, path: &str, result: Option<String>) -> Result<String, Error> {
-    result.ok_or_else(|| wrong(wanted, format!("is not set, and {have} ({path:?}) cannot be converted; set it")))
+fn not_converted(wanted: &'static str, have: &str, path: &str) -> Error {
+    wrong(wanted, format!("is not set, and {have} ({path:?}) cannot be converted; set it"))
 }
 
 fn missing(setting: &'static str, example: &str) -> Error {

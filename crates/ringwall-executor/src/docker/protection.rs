@@ -10,20 +10,19 @@ use crate::protection::OF_EVERY_MAKER;
 use crate::{counters, host};
 
 pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> {
-    let has = |name: &str| daemon.security.iter().any(|option| option.split(',').any(|part| part == name));
     let either = |holds, name, why: &str| match holds {
         true => Protection::enforced(name),
         false => Protection::not_available(name, why),
     };
     let mut found: Vec<_> = OF_EVERY_MAKER.map(Protection::enforced).into();
     found.push(either(
-        has("name=userns") || has("name=rootless"),
+        daemon.has_security("name=userns") || daemon.has_security("name=rootless"),
         ProtectionName::UserNamespace,
         "this docker daemon maps no user ids; the box runs as a user of this machine, and never as root",
     ));
     found.push(match runtime {
         Runtime::Gvisor => Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"),
-        Runtime::Default if has("profile=unconfined") || !has("name=seccomp") => {
+        Runtime::Default if daemon.has_security("profile=unconfined") || !daemon.has_security("name=seccomp") => {
             Protection::not_available(ProtectionName::Seccomp, "this docker daemon filters no system calls")
         }
         Runtime::Default => Protection::partial(ProtectionName::Seccomp, "the filter is docker's, not Ringwall's"),
@@ -59,17 +58,17 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::docker::daemon::pretend;
+    use crate::docker::daemon::test_daemon;
     use crate::error::Error;
     use crate::protection::check;
 
     #[test]
-    fn a_daemon_without_a_filter_makes_no_box() {
+    fn daemon_without_seccomp_filter_is_refused() {
         let grant = crate::docker::argv::tests::grant(&[], &[]);
-        let default = protections(&pretend(), Runtime::Default);
+        let default = protections(&test_daemon(), Runtime::Default);
         assert!(check(&grant, &default, "docker").is_ok());
         for security in [vec![], vec!["name=seccomp,profile=unconfined".to_owned()]] {
-            let daemon = Daemon { security, ..pretend() };
+            let daemon = Daemon { security, ..test_daemon() };
             let lacking = protections(&daemon, Runtime::Default);
             let refused = check(&grant, &lacking, "docker");
             assert!(matches!(refused, Err(Error::ProtectionMissing { name: ProtectionName::Seccomp, .. })));
@@ -79,7 +78,7 @@ mod tests {
     #[test]
     fn missing_core_limit_is_reported() {
         let why = |core_limit| {
-            let found = protections(&Daemon { core_limit, ..pretend() }, Runtime::Default);
+            let found = protections(&Daemon { core_limit, ..test_daemon() }, Runtime::Default);
             let limits = found.into_iter().find(|protection| protection.name == ProtectionName::ResourceLimits);
             limits.and_then(|limits| limits.why).unwrap_or_default()
         };
@@ -92,10 +91,10 @@ mod tests {
         use ringwall_policy::Requirement;
         let landlock = crate::docker::argv::tests::grant(&[], &[Requirement::Landlock]);
         let memory = crate::docker::argv::tests::grant(&[], &[Requirement::Memory]);
-        let all = protections(&pretend(), Runtime::Default);
+        let all = protections(&test_daemon(), Runtime::Default);
         assert!(check(&landlock, &all, "docker").is_err());
         assert!(check(&memory, &all, "docker").is_ok());
-        let daemon = Daemon { memory_limit: false, ..pretend() };
+        let daemon = Daemon { memory_limit: false, ..test_daemon() };
         assert!(check(&memory, &protections(&daemon, Runtime::Default), "docker").is_err());
     }
 }

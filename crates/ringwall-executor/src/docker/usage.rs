@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::events::{ContainerId, ContainerState};
 use crate::cgroup::layout::is_version_2;
@@ -19,8 +19,8 @@ use crate::outcome::Usage;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 /// Interval of looking for a cgroup that is about to be created.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
-const A_MOMENT: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const EXIT_DELAY: Duration = Duration::from_millis(1);
 /// Maximum time of one `poll` on a process.
 const MAX_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 /// When the container is gone, only two files have to be read.
@@ -29,7 +29,8 @@ const READ_WITHIN: Duration = Duration::from_millis(100);
 /// Watches the cgroup of one container.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    reading: JoinHandle<Counted>,
+    /// One task; dropping it ends the watch.
+    task: JoinSet<Counted>,
 }
 
 /// The kernel's figures; empty if they could not be read.
@@ -43,47 +44,43 @@ pub(crate) struct Counted {
 
 impl Meter {
     /// Call before the container is created.
-    pub(crate) fn begin(container_state: watch::Receiver<ContainerState>) -> Self {
-        Meter { reading: tokio::spawn(async move { measure(container_state).await.unwrap_or_default() }) }
+    pub(crate) fn begin(state: watch::Receiver<ContainerState>) -> Self {
+        let mut task = JoinSet::new();
+        task.spawn(async move { measure(state).await.unwrap_or_default() });
+        Meter { task }
     }
 
     /// The figures, after the end of the container.
     pub(crate) async fn read(&mut self) -> Counted {
-        match tokio::time::timeout(READ_WITHIN, &mut self.reading).await {
-            Ok(Ok(counted)) => counted,
-            Ok(Err(_)) | Err(_) => Counted::default(),
+        match tokio::time::timeout(READ_WITHIN, self.task.join_next()).await {
+            Ok(Some(Ok(counted))) => counted,
+            Ok(Some(Err(_)) | None) | Err(_) => Counted::default(),
         }
     }
 }
 
-impl Drop for Meter {
-    fn drop(&mut self) {
-        self.reading.abort();
-    }
-}
-
-async fn measure(mut container_state: watch::Receiver<ContainerState>) -> Option<Counted> {
-    let id = container_state.wait_for(|container_state| container_state.id.is_some()).await.ok()?.id?;
-    let is_over = || container_state.borrow().removed || container_state.has_changed().is_err();
+async fn measure(mut state: watch::Receiver<ContainerState>) -> Option<Counted> {
+    let id = state.wait_for(|state| state.id.is_some()).await.ok()?.id?;
+    let is_over = || state.borrow().removed || state.has_changed().is_err();
     let group = loop {
         match Group::find(id) {
             Some(group) => break group,
             None if is_over() => return None,
-            None => tokio::time::sleep(LOOK_AGAIN).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     };
     // The cgroup is empty before the first and after the last process, and never in between: the
     // runtime's helpers leave when the container's PID 1 has joined.
-    let mut was_inhabited = false;
+    let mut had_process = false;
     loop {
-        match group.inhabitant()? {
+        match group.first_process()? {
             Some(process) => {
-                was_inhabited = true;
+                had_process = true;
                 ended(process).await;
             }
-            None if was_inhabited => return Some(group.count()),
+            None if had_process => return Some(group.count()),
             None if is_over() => return None,
-            None => tokio::time::sleep(LOOK_AGAIN).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -92,7 +89,7 @@ async fn measure(mut container_state: watch::Receiver<ContainerState>) -> Option
 /// delay the server's shutdown. A process without a pidfd is about to end.
 async fn ended(process: Pid) {
     let wait = move || {
-        let Ok(watched) = pidfd_open(process, PidfdFlags::empty()) else { return std::thread::sleep(A_MOMENT) };
+        let Ok(watched) = pidfd_open(process, PidfdFlags::empty()) else { return std::thread::sleep(EXIT_DELAY) };
         let _ = poll(&mut [PollFd::new(&watched, PollFlags::IN)], Some(&MAX_WAIT));
     };
     let _ = tokio::task::spawn_blocking(wait).await;
@@ -122,7 +119,7 @@ impl Group {
 
     /// A process of the cgroup, `Some(None)` if there is none. `None` if the cgroup is gone or the
     /// process has no PID in our namespace.
-    fn inhabitant(&self) -> Option<Option<Pid>> {
+    fn first_process(&self) -> Option<Option<Pid>> {
         let (Group::Version1 { cpu: directory, .. } | Group::Version2(directory)) = self;
         let processes = kernel_file::read(&format!("{directory}/cgroup.procs")).ok()?;
         match processes.lines().next() {

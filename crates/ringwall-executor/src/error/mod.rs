@@ -59,7 +59,7 @@ pub enum Error {
     #[error("the container ended before it was connected to the server's proxy: {words}")]
     EgressWithheld { words: String },
     #[error("could not make the socket {}", path.display())]
-    OpenDoorway {
+    OpenProxySocketReceiver {
         path: PathBuf,
         #[source]
         source: std::io::Error,

@@ -12,11 +12,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use ringwall_policy::{Grant, Root};
 
+use super::cleanup;
 use super::client::CallFailure;
 use super::events::Followed;
+use super::instance::ContainerName;
 use super::launch::Shared;
-use super::name::ContainerName;
-use super::sweep;
 use crate::box_layout::SEARCH;
 use crate::host::python::{ASKED, INSTALLED, Python};
 
@@ -49,28 +49,22 @@ pub(crate) async fn choose(shared: &Arc<Shared>, grant: &Grant, exec_id: &str) -
         return known;
     }
     let search = requested.or_else(|| lines.find_map(|line| line.strip_prefix("PATH="))).unwrap_or(SEARCH);
-    match look(shared, &id, exec_id, search).await {
-        Some(found) if requested.is_none() => {
-            shared.pythons.lock().insert(id, found);
-            found
-        }
-        Some(found) => found,
-        None => Python::AsNamed,
+    let Some(found) = look(shared, &id, exec_id, search).await else { return Python::AsNamed };
+    if requested.is_none() {
+        shared.pythons.lock().insert(id, found);
     }
+    found
 }
 
 async fn look(shared: &Arc<Shared>, image: &str, exec_id: &str, search: &str) -> Option<Python> {
-    let still = Still::make(shared, image, exec_id).await?;
+    let container = CreatedContainer::make(shared, image, exec_id).await?;
     let directories: Vec<&str> =
         search.split(':').filter(|one| one.starts_with('/') && !one.chars().any(char::is_control)).collect();
-    for directory in &directories {
-        if still.has(&format!("{directory}/{ASKED}")).await? {
-            return Some(Python::AsNamed);
-        }
-    }
-    for directory in &directories {
-        if still.has(&format!("{directory}/{INSTALLED}")).await? {
-            return Some(Python::Python3);
+    for (program, python) in [(ASKED, Python::AsNamed), (INSTALLED, Python::Python3)] {
+        for directory in &directories {
+            if container.has(&format!("{directory}/{program}")).await? {
+                return Some(python);
+            }
         }
     }
     Some(Python::AsNamed)
@@ -78,13 +72,13 @@ async fn look(shared: &Arc<Shared>, image: &str, exec_id: &str, search: &str) ->
 
 /// A container that is never started. Removed on drop.
 #[derive(Debug)]
-struct Still {
+struct CreatedContainer {
     shared: Arc<Shared>,
     /// A sweep removes our containers that are not followed.
     followed: Followed,
 }
 
-impl Still {
+impl CreatedContainer {
     async fn make(shared: &Arc<Shared>, image: &str, exec_id: &str) -> Option<Self> {
         let name = ContainerName::of_exec(&format!("look-{exec_id}")).ok()?;
         let mut words = vec!["create".to_owned(), "--pull=never".to_owned(), "--network=none".to_owned()];
@@ -93,15 +87,15 @@ impl Still {
         words.extend(["--entrypoint=", "--no-healthcheck", "--", image, ASKED].map(str::to_owned));
         let followed = shared.events.follow(&name);
         shared.unremoved.fetch_add(1, Ordering::AcqRel);
-        let still = Still { shared: shared.clone(), followed };
+        let container = CreatedContainer { shared: shared.clone(), followed };
         shared.client.call(words, ANSWERED_WITHIN).await.ok()?;
-        Some(still)
+        Some(container)
     }
 
     /// `None` without a clear answer.
     async fn has(&self, path: &str) -> Option<bool> {
-        let place = format!("{}:{path}", self.followed.name());
-        read_answer(self.shared.client.call(["cp", &place, "-"], ANSWERED_WITHIN).await)
+        let source = format!("{}:{path}", self.followed.name());
+        read_answer(self.shared.client.call(["cp", &source, "-"], ANSWERED_WITHIN).await)
     }
 }
 
@@ -116,9 +110,9 @@ fn read_answer(answer: Result<String, CallFailure>) -> Option<bool> {
     }
 }
 
-impl Drop for Still {
+impl Drop for CreatedContainer {
     fn drop(&mut self) {
-        sweep::remove_later(&self.shared, self.followed.name().clone());
+        cleanup::remove_later(&self.shared, self.followed.name().clone());
     }
 }
 
@@ -127,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_daemons_own_words_say_that_a_file_is_missing() {
+    fn answer_without_daemon_error_about_file_is_unclear() {
         let refused = |words: &str| Err(CallFailure::Refused(words.to_owned()));
         assert_eq!(read_answer(Ok(String::new())), Some(true));
         assert_eq!(read_answer(refused("")), Some(true));

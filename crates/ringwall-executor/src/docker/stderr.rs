@@ -1,7 +1,7 @@
-//! Passes a container's stderr on to its reader and keeps the last 4 KiB.
+//! Copies a container's stderr to its reader and keeps the last 4 KiB.
 //!
 //! The docker client writes its own errors to the same stream. The kept bytes explain why a
-//! container could not be started. Every byte is passed on in order, with one buffer of memory.
+//! container could not be started. Every byte is copied in order, with one buffer of memory.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::process::ChildStderr;
@@ -20,10 +21,10 @@ const BUFFER: usize = 64 * 1024;
 const KEPT: usize = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct StderrCopy {
     tail: Arc<Mutex<Tail>>,
     /// `None` after the end of the stream.
-    pump: Option<JoinHandle<()>>,
+    task: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -32,20 +33,13 @@ struct Tail {
     total: u64,
 }
 
-/// Why docker's PID 1 (tini) could not start the command.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NotStarted {
-    NotFound,
-    NotExecutable,
-}
-
-impl Words {
-    /// Passes the stream on in the background, to its end.
-    pub(crate) fn pass_on(from: ChildStderr, to: OwnedFd) -> std::io::Result<Self> {
+impl StderrCopy {
+    /// Copies the stream in the background, to its end.
+    pub(crate) fn start(from: ChildStderr, to: OwnedFd) -> std::io::Result<Self> {
         let to = pipe::Sender::from_owned_fd(to)?;
         let tail = Arc::new(Mutex::new(Tail::default()));
-        let pump = tokio::spawn(pump(from, to, tail.clone()));
-        Ok(Words { tail, pump: Some(pump) })
+        let task = tokio::spawn(copy(from, to, tail.clone()));
+        Ok(StderrCopy { tail, task: Some(task) })
     }
 
     /// The kept bytes as one line, after the end of the stream or `timeout`.
@@ -57,20 +51,20 @@ impl Words {
 
     /// Waits for the end of the stream, at most `timeout`.
     async fn settle(&mut self, timeout: Duration) {
-        if let Some(pump) = &mut self.pump
-            && tokio::time::timeout(timeout, pump).await.is_ok()
+        if let Some(task) = &mut self.task
+            && tokio::time::timeout(timeout, task).await.is_ok()
         {
-            self.pump = None;
+            self.task = None;
         }
     }
 
-    /// The reason, if tini's error about the command is all that was written to the stream. A
-    /// command can print the same text and exit with the same code, and gets the wrong error; only
-    /// its own result is affected.
-    pub(crate) async fn why_not_started(&mut self, code: i32, timeout: Duration) -> Option<NotStarted> {
-        let kind = match code {
-            127 => NotStarted::NotFound,
-            126 => NotStarted::NotExecutable,
+    /// The errno of a command that docker's PID 1 (tini) could not start: tini then exits with 127
+    /// or 126, and its error is all that was written to the stream. A command can print the same
+    /// text and exit with the same code, and gets the wrong error; only its own result is affected.
+    pub(crate) async fn exec_errno(&mut self, code: i32, timeout: Duration) -> Option<i32> {
+        let errno = match code {
+            127 => Errno::NOENT,
+            126 => Errno::ACCESS,
             _ => return None,
         };
         self.settle(timeout).await;
@@ -78,12 +72,12 @@ impl Words {
         let whole = tail.total == tail.bytes.len() as u64;
         let text: Vec<u8> = tail.bytes.iter().copied().collect();
         let text = std::str::from_utf8(&text).ok()?;
-        let complaint = text.starts_with("[FATAL tini (") && text.contains("] exec ") && text.contains(" failed: ");
-        (whole && complaint && text.lines().count() == 1).then_some(kind)
+        let is_tini_error = text.starts_with("[FATAL tini (") && text.contains("] exec ") && text.contains(" failed: ");
+        (whole && is_tini_error && text.lines().count() == 1).then_some(errno.raw_os_error())
     }
 }
 
-async fn pump(mut from: ChildStderr, mut to: pipe::Sender, tail: Arc<Mutex<Tail>>) {
+async fn copy(mut from: ChildStderr, mut to: pipe::Sender, tail: Arc<Mutex<Tail>>) {
     let mut buffer = vec![0; BUFFER];
     let mut is_read = true;
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -111,15 +105,15 @@ mod tests {
     use std::path::Path;
     use std::process::Stdio;
 
-    fn say(script: &str) -> (Words, std::io::PipeReader) {
+    fn say(script: &str) -> (StderrCopy, std::io::PipeReader) {
         let mut command = command(Path::new("/bin/sh"));
-        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = Process::start(command).unwrap();
+        command.args(["-c", script]);
+        let mut process = Process::start(command, Stdio::null()).unwrap();
         let (_, _, stderr) = process.take_streams().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
-        let words = Words::pass_on(stderr, writer.into()).unwrap();
+        let copy = StderrCopy::start(stderr, writer.into()).unwrap();
         tokio::spawn(async move { process.wait().await });
-        (words, reader)
+        (copy, reader)
     }
 
     async fn read(mut reader: std::io::PipeReader) -> Vec<u8> {
@@ -134,30 +128,30 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn every_byte_is_passed_on_and_the_last_are_kept() {
-        let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
+    async fn all_bytes_are_copied_and_last_ones_kept() {
+        let (mut copy, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
         assert_eq!(read(reader).await.len(), 1_000_004);
-        assert!(words.last(TIMEOUT).await.ends_with("end"));
-        assert_eq!(words.tail.lock().bytes.len(), KEPT);
+        assert!(copy.last(TIMEOUT).await.ends_with("end"));
+        assert_eq!(copy.tail.lock().bytes.len(), KEPT);
     }
 
     #[tokio::test]
-    async fn unread_messages_do_not_block() {
-        let (mut words, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
+    async fn unread_stderr_does_not_block() {
+        let (mut copy, reader) = say("head -c 1000000 /dev/zero >&2; echo end >&2");
         drop(reader);
-        assert!(words.last(TIMEOUT).await.ends_with("end"));
+        assert!(copy.last(TIMEOUT).await.ends_with("end"));
     }
 
     #[tokio::test]
-    async fn only_a_lone_complaint_of_pid_1_is_believed() {
+    async fn tini_error_counts_only_if_nothing_else_was_written() {
         let complaint = "echo '[FATAL tini (7)] exec nosuch failed: No such file or directory' >&2";
-        let (mut words, _reader) = say(complaint);
-        assert_eq!(words.why_not_started(127, TIMEOUT).await, Some(NotStarted::NotFound));
-        assert_eq!(words.why_not_started(126, TIMEOUT).await, Some(NotStarted::NotExecutable));
-        assert_eq!(words.why_not_started(1, TIMEOUT).await, None);
+        let (mut copy, _reader) = say(complaint);
+        assert_eq!(copy.exec_errno(127, TIMEOUT).await, Some(2));
+        assert_eq!(copy.exec_errno(126, TIMEOUT).await, Some(13));
+        assert_eq!(copy.exec_errno(1, TIMEOUT).await, None);
         for other in [&format!("echo before >&2; {complaint}"), "echo 'sh: x: not found' >&2", "true"] {
-            let (mut words, _reader) = say(other);
-            assert_eq!(words.why_not_started(127, TIMEOUT).await, None, "{other}");
+            let (mut copy, _reader) = say(other);
+            assert_eq!(copy.exec_errno(127, TIMEOUT).await, None, "{other}");
         }
     }
 }

@@ -1,11 +1,12 @@
-//! A Unix socket on which a container sends us its proxy socket, mounted into that container only
-//! and removed after use.
+//! Receives a container's proxy socket through a Unix socket that is mounted into that container
+//! only.
 //!
 //! The daemon makes the container's network namespace, so an entrypoint shim inside
-//! (`ringwall_jail::shim`) opens the listening proxy socket and sends it through this one. The
-//! proxy then works as for any other box. The socket accepts one connection, before the command
-//! runs. It lies in our data directory, which other users and boxes cannot reach. Its name contains
-//! the server process, so that the sockets of a killed server can be told from those in use.
+//! (`ringwall_jail::shim`) opens the listening proxy socket and sends it through the Unix socket.
+//! The proxy then works as for any other box. The Unix socket accepts one connection, before the
+//! command runs, and is deleted then. It lies in our data directory, which other users and boxes
+//! cannot reach. Its name identifies the server process, so that [`sweep`] deletes those of killed
+//! servers only.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::ErrorKind;
@@ -24,50 +25,50 @@ use super::instance::{ContainerOwner, Instance};
 use crate::counters::{Acceptor, register};
 use crate::egress;
 use crate::error::{Error, talk};
-use crate::process::receive;
+use crate::process;
 
 const DIRECTORY: &str = "ways-out";
 /// One shim connects, once.
-const WAITING: i32 = 1;
+const BACKLOG: i32 = 1;
 
 /// The listening socket, before a shim has connected.
 #[derive(Debug)]
-pub(crate) struct Doorway {
+pub(crate) struct ProxySocketReceiver {
     listener: OwnedFd,
-    place: SocketPath,
+    path: SocketPath,
 }
 
 /// The socket's path, deleted on drop.
 #[derive(Debug)]
 struct SocketPath(PathBuf);
 
-impl Doorway {
+impl ProxySocketReceiver {
     pub(crate) fn open(data: &Path, instance: &Instance) -> Result<Self, Error> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
-        let name = instance.name_of(OPENED.fetch_add(1, Ordering::Relaxed));
+        let name = instance.file_name(OPENED.fetch_add(1, Ordering::Relaxed));
         let path = data.join(DIRECTORY).join(&name);
-        open(data, &name, &path).map_err(|source| Error::OpenDoorway { path, source })
+        open(data, &name, &path).map_err(|source| Error::OpenProxySocketReceiver { path, source })
     }
 
     /// The source of the mount.
     pub(crate) fn path(&self) -> &Path {
-        &self.place.0
+        &self.path.0
     }
 
     /// Waits for the shim's proxy socket, and returns when the shim has executed the command.
     /// `command` names it in the error if it cannot be executed.
-    pub(crate) async fn take_proxy_socket(self, command: &str) -> Result<OwnedFd, Error> {
-        let Self { listener, place } = self;
+    pub(crate) async fn receive(self, command: &str) -> Result<OwnedFd, Error> {
+        let Self { listener, path } = self;
         let connection = async {
             let (connection, _) = Acceptor::new(listener).await?.accept().await?;
             register(connection, |connection| UnixStream::from_std(connection.into())).await
         };
         let connection = connection.await.map_err(Error::Talk)?;
         // No second connection is possible: the listener is closed and the socket deleted.
-        drop(place);
+        drop(path);
         let mut proxy_socket = None;
         loop {
-            match receive(&connection).await? {
+            match process::receive(&connection).await? {
                 Some((Report::ProxySocket, descriptors)) => {
                     let socket = descriptors.into_iter().next().ok_or(Error::NoProxySocket)?;
                     proxy_socket = Some(check(socket)?);
@@ -98,13 +99,13 @@ impl Drop for SocketPath {
 pub(crate) fn sweep(data: &Path, instance: &Instance) {
     let Ok(entries) = std::fs::read_dir(data.join(DIRECTORY)) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().to_str().is_none_or(|name| instance.maker(name) == ContainerOwner::Gone) {
+        if entry.file_name().to_str().is_none_or(|name| instance.owner_of(name) == ContainerOwner::Gone) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-fn open(data: &Path, name: &str, path: &Path) -> std::io::Result<Doorway> {
+fn open(data: &Path, name: &str, path: &Path) -> std::io::Result<ProxySocketReceiver> {
     let directory = data.join(DIRECTORY);
     match DirBuilder::new().mode(0o700).create(&directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
@@ -117,12 +118,12 @@ fn open(data: &Path, name: &str, path: &Path) -> std::io::Result<Doorway> {
     // A socket address holds at most 107 bytes, which the path of the data directory may exceed.
     let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
     rustix::net::bind(&socket, &SocketAddrUnix::new(&short)?)?;
-    let place = SocketPath(path.to_owned());
+    let path = SocketPath(path.to_owned());
     // 0666 because the container's user may be any uid on the host. The directory has mode 0700 and
     // keeps others out.
     std::fs::set_permissions(&short, Permissions::from_mode(0o666))?;
-    rustix::net::listen(&socket, WAITING)?;
-    Ok(Doorway { listener: socket, place })
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(ProxySocketReceiver { listener: socket, path })
 }
 
 /// Accepts only a listening TCP socket at the proxy's address, and makes it non-blocking so that
@@ -143,5 +144,5 @@ fn check(socket: OwnedFd) -> Result<OwnedFd, Error> {
 }
 
 #[cfg(test)]
-#[path = "doorway_tests.rs"]
+#[path = "proxy_socket_tests.rs"]
 mod tests;
