@@ -14,44 +14,98 @@ mod docker {
     pub(crate) mod daemon;
     pub(crate) mod project;
 
+    pub(crate) mod cleanup;
     pub(crate) mod contract;
     pub(crate) mod endings;
     pub(crate) mod faults;
     pub(crate) mod inspection;
-    pub(crate) mod leftovers;
-    pub(crate) mod reaching;
+    pub(crate) mod network;
 
     pub(crate) mod session;
 
-    pub(crate) mod faithless;
+    pub(crate) mod broken_agent;
+    pub(crate) mod lifetime;
     pub(crate) mod processes;
-    pub(crate) mod staying;
 }
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use docker::daemon::Daemon;
-use docker::{contract, endings, faithless, faults, inspection, leftovers, processes, reaching, staying};
+use docker::{broken_agent, cleanup, contract, endings, faults, inspection, lifetime, network, processes};
 use libtest_mimic::{Arguments, Trial};
 
 type Try = fn(&Daemon);
+
+/// The name and the function of each test.
+macro_rules! tests {
+    ($($module:ident :: { $($name:ident),* $(,)? })*) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
+    };
+}
+
+const WITH_DAEMON: &[(&str, Try)] = tests! {
+    contract::{
+        project_is_same_on_docker_and_native, narrow_mounts_are_enforced_on_docker_and_native,
+        missing_or_linked_working_directory_is_refused, session_directory_is_same_on_every_backend,
+    }
+    endings::{
+        streams_carry_all_bytes_both_ways, command_that_cannot_run_is_reported_with_reason, oom_kill_is_reported,
+        container_usage_is_reported, time_limit_ends_container, signal_and_kill_reach_command,
+        hostile_image_changes_neither_command_nor_outcome, eight_concurrent_containers_keep_their_outcomes,
+    }
+    inspection::{
+        docker_inspect_shows_every_restriction, secret_variable_is_in_no_process_table,
+        probe_reports_client_context_and_daemon,
+    }
+    cleanup::{
+        dropped_container_is_removed, sweep_removes_orphans_only, containers_of_killed_server_are_removed,
+    }
+    network::{
+        container_reaches_allowed_hosts_only, shim_changes_nothing_for_command,
+        container_without_proxy_reaches_nothing, container_that_withholds_proxy_socket_fails,
+        session_box_reaches_allowed_hosts_only,
+    }
+    processes::{
+        session_box_runs_processes_in_sequence_and_at_once, command_that_cannot_start_reports_common_error,
+        output_before_channel_message_arrives_first, unread_output_blocks_only_its_own_process,
+        input_blocks_until_it_is_read, terminal_passes_keys_and_sizes, session_process_cannot_inspect_another,
+        signal_reaches_process_group, time_limit_ends_one_session_process, oom_kill_of_session_process_is_reported,
+        session_process_has_its_streams_and_no_privilege, start_costs_are_printed,
+    }
+    lifetime::{
+        background_process_ends_with_box, killed_agent_ends_box, paused_box_runs_nothing,
+        process_in_paused_box_can_be_ended, killed_server_leaves_no_process_or_cgroup,
+    }
+    broken_agent::{
+        agent_that_breaks_protocol_loses_its_box_only,
+    }
+};
+
+/// These start a daemon of their own, which they stop or kill.
+const WITH_OWN_DAEMON: &[(&str, fn())] = tests! {
+    faults::{
+        missing_daemon_fails_exec_within_10_s, hanging_daemon_fails_exec_within_10_s,
+        killed_daemon_fails_exec_within_10_s, stopped_daemon_fails_exec_within_10_s,
+        installed_gvisor_runtime_runs_exec,
+    }
+};
 
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
         return ringwall_jail::main();
     }
     if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::agent::AGENT) {
-        return match faithless::asked_for() {
-            Some(fault) => faithless::speak(&fault),
+        return match broken_agent::requested_fault() {
+            Some(fault) => broken_agent::run_stand_in(&fault),
             None => ringwall_jail::agent::agent_main(),
         };
     }
-    if let Some(run_request) = std::env::var_os(staying::SERVER) {
-        staying::serve(&run_request);
+    if let Some(run_request) = std::env::var_os(lifetime::SERVER) {
+        lifetime::serve(&run_request);
     }
-    if let Some(client) = std::env::var_os(leftovers::SERVER) {
-        leftovers::serve(client.into());
+    if let Some(client) = std::env::var_os(cleanup::SERVER) {
+        cleanup::serve(client.into());
     }
     let arguments = Arguments::from_args();
     if !rustix::process::geteuid().is_root() {
@@ -68,67 +122,17 @@ fn main() -> ExitCode {
 }
 
 fn cases(daemon: Option<&Arc<Daemon>>) -> Vec<Trial> {
-    let shared: [(&str, Try); 41] = [
-        ("both backends give the same project", contract::both_backends_give_the_same_project),
-        ("narrow mounts are narrow in both", contract::narrow_mounts_are_narrow_in_both),
-        ("working directory", contract::the_working_directory_is_there_and_no_link),
-        ("streams", endings::streams_are_those_of_any_box),
-        ("commands that cannot run", endings::commands_that_cannot_run_are_told_apart),
-        ("memory", endings::running_out_of_memory_is_known),
-        ("usage", endings::container_usage_is_reported),
-        ("time limit", endings::the_time_limit_holds),
-        ("orders", endings::orders_reach_the_container),
-        ("images", endings::an_image_cannot_change_the_command_or_its_outcome),
-        ("many at once", endings::many_at_once),
-        ("inspection", inspection::the_daemon_confirms_every_wall),
-        ("secrets", inspection::no_secret_is_in_a_process_table),
-        ("dropped", leftovers::a_dropped_container_goes),
-        ("sweep", leftovers::a_sweep_takes_orphans_alone),
-        ("killed server", leftovers::a_killed_servers_containers_go),
-        ("way out", reaching::a_container_reaches_what_its_gate_allows),
-        ("way out, porter", reaching::the_command_is_as_without_a_porter),
-        ("way out, unserved", reaching::a_proxy_that_is_gone_is_no_way_out),
-        ("way out, withheld", reaching::a_container_without_its_way_out_is_none),
-        ("way out, visits", reaching::a_container_that_stays_reaches_hosts_too),
-        ("probe", inspection::a_probe_names_the_daemon),
-        ("sessions", contract::a_sessions_directory_is_the_same_everywhere),
-        ("visits", processes::a_box_serves_one_after_another_and_both_at_once),
-        ("visits that cannot begin", processes::command_that_cannot_start_reports_common_error),
-        ("channel", processes::output_before_channel_message_arrives_first),
-        ("much output", processes::much_output_fills_no_memory_and_keeps_nobody),
-        ("input", processes::input_waits_for_its_reader),
-        ("terminal", processes::a_terminal_hears_keys_and_sizes),
-        ("apart", processes::no_visit_looks_into_another),
-        ("signals", processes::signals_reach_the_group),
-        ("limits of visits", processes::a_visits_time_is_its_own),
-        ("memory of visits", processes::memory_that_runs_out_is_known),
-        ("descriptors", processes::a_visit_has_its_streams_and_no_privilege),
-        ("costs of visits", processes::costs),
-        ("background", staying::the_background_lives_as_long_as_the_box),
-        ("agent killed", staying::without_its_agent_the_box_ends),
-        ("pause", staying::a_paused_box_stands_still),
-        ("pause, ended", staying::process_in_paused_box_can_be_ended),
-        ("nothing left", staying::nothing_stays_behind),
-        ("faithless agents", faithless::an_agent_is_believed_nothing),
-    ];
-    let alone: [(&str, fn()); 5] = [
-        ("no daemon", faults::without_a_daemon),
-        ("daemon hangs", faults::a_daemon_that_hangs),
-        ("daemon killed", faults::a_daemon_that_is_killed),
-        ("daemon stopped", faults::a_daemon_that_is_stopped),
-        ("gvisor", faults::gvisor_where_it_is_installed),
-    ];
-    let shared = shared.into_iter().map(|(name, attempt)| {
+    let shared = WITH_DAEMON.iter().map(|(name, attempt)| {
         let daemon = daemon.cloned();
-        Trial::test(name, move || {
+        Trial::test(*name, move || {
             if let Some(daemon) = &daemon {
                 attempt(daemon);
             }
             Ok(())
         })
     });
-    let alone = alone.into_iter().map(|(name, attempt)| {
-        Trial::test(name, move || {
+    let alone = WITH_OWN_DAEMON.iter().map(|(name, attempt)| {
+        Trial::test(*name, move || {
             attempt();
             Ok(())
         })

@@ -21,7 +21,7 @@ fn backends<'a>(daemon: &'a Daemon) -> [(&'static str, Backend<'a>); 2] {
     [("docker", docker), ("native", native)]
 }
 
-pub(crate) fn both_backends_give_the_same_project(daemon: &Daemon) {
+pub(crate) fn project_is_same_on_docker_and_native(daemon: &Daemon) {
     let script = "pwd; cat ../inputs/given; echo made > made; echo result > ../artifacts/result; echo \"$WORD\"; ls ..
         for place in /workspace /workspace/inputs; do touch $place/planted && echo \"planted in $place\"; done
         echo complaint >&2; exit 3";
@@ -43,7 +43,7 @@ pub(crate) fn both_backends_give_the_same_project(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
+pub(crate) fn narrow_mounts_are_enforced_on_docker_and_native(daemon: &Daemon) {
     let access = ProjectAccess { inputs: Access::Empty, work: Access::ReadOnly, artifacts: Access::Empty };
     let script =
         "ls ../inputs ../artifacts; cat kept; echo x > kept; echo x > ../artifacts/x; echo x > ../inputs/x; true";
@@ -73,7 +73,7 @@ pub(crate) fn narrow_mounts_are_narrow_in_both(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
+pub(crate) fn missing_or_linked_working_directory_is_refused(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     std::fs::create_dir_all(project.path("work/a/b")).unwrap();
@@ -93,7 +93,7 @@ pub(crate) fn the_working_directory_is_there_and_no_link(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn a_sessions_directory_is_the_same_everywhere(daemon: &Daemon) {
+pub(crate) fn session_directory_is_same_on_every_backend(daemon: &Daemon) {
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         let script = "pwd; echo made > made; cat made; ls";

@@ -26,10 +26,9 @@ impl Daemon {
 
     pub(crate) fn start_with(options: &[String]) -> Self {
         let daemon = Self::launch(options);
-        daemon.import(IMAGE, &[], &[]);
+        daemon.import(IMAGE, &[]);
         daemon.import(
             HOSTILE_IMAGE,
-            &[],
             &[
                 "ENTRYPOINT [\"/bin/false\"]",
                 "USER 0",
@@ -46,13 +45,13 @@ impl Daemon {
         Docker::new(DockerSettings { client: Some(self.client()), context: None }, data).unwrap()
     }
 
-    /// Imports an image with the test programs and these symbolic links.
-    pub(crate) fn import(&self, image: &str, links: &[(&str, &str)], changes: &[&str]) {
+    /// Imports an image with the test programs and these changes of its configuration.
+    fn import(&self, image: &str, changes: &[&str]) {
         let archive = self.path("image.tar");
         let mut tar = tar::Builder::new(File::create(&archive).unwrap());
         tar.append_path_with_name("/usr/bin/busybox", "bin/busybox").expect("a static busybox is installed");
         let programs = PROGRAMS.map(|program| (format!("bin/{program}"), "busybox"));
-        for (at, to) in programs.iter().map(|(at, to)| (at.as_str(), *to)).chain(links.iter().copied()) {
+        for (at, to) in programs {
             let mut header = tar::Header::new_gnu();
             header.set_entry_type(tar::EntryType::Symlink);
             header.set_size(0);

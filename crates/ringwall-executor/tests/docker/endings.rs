@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::daemon::{Daemon, HOSTILE_IMAGE};
 use super::project::{Project, RunRequest, UID, block_on, docker_root, exec_id, read, write};
 
-pub(crate) fn streams_are_those_of_any_box(daemon: &Daemon) {
+pub(crate) fn streams_carry_all_bytes_both_ways(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let big = 3_000_000;
@@ -30,7 +30,7 @@ pub(crate) fn streams_are_those_of_any_box(daemon: &Daemon) {
     });
 }
 
-pub(crate) fn commands_that_cannot_run_are_told_apart(daemon: &Daemon) {
+pub(crate) fn command_that_cannot_run_is_reported_with_reason(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let run = |command: &[&str]| project.run(&docker, &RunRequest::default(), command);
@@ -51,7 +51,7 @@ pub(crate) fn commands_that_cannot_run_are_told_apart(daemon: &Daemon) {
     assert!(matches!(little, Err(Error::ContainerRefused { .. })), "docker wants more memory than that: {little:?}");
 }
 
-pub(crate) fn running_out_of_memory_is_known(daemon: &Daemon) {
+pub(crate) fn oom_kill_is_reported(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let hog = "dd if=/dev/zero of=/dev/null bs=200M count=1";
@@ -64,7 +64,7 @@ pub(crate) fn running_out_of_memory_is_known(daemon: &Daemon) {
     assert_eq!((enough.outcome.ending, enough.outcome.out_of_memory), (Ending::Exited(0), false), "the control");
 }
 
-pub(crate) fn the_time_limit_holds(daemon: &Daemon) {
+pub(crate) fn time_limit_ends_container(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let run_request = RunRequest { limits: vec![(Field::TimeoutMs, 500)], ..RunRequest::default() };
@@ -83,7 +83,7 @@ pub(crate) fn the_time_limit_holds(daemon: &Daemon) {
     assert!(limits.iter().any(ends), "a command that ends at once timed out");
 }
 
-pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
+pub(crate) fn signal_and_kill_reach_command(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let script = "trap 'echo heard; exit 7' USR1; echo ready; while :; do sleep 0.1; done";
@@ -112,7 +112,7 @@ pub(crate) fn orders_reach_the_container(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn an_image_cannot_change_the_command_or_its_outcome(daemon: &Daemon) {
+pub(crate) fn hostile_image_changes_neither_command_nor_outcome(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let run_request = RunRequest { root: docker_root(HOSTILE_IMAGE), ..RunRequest::default() };
@@ -122,7 +122,7 @@ pub(crate) fn an_image_cannot_change_the_command_or_its_outcome(daemon: &Daemon)
     assert!(!project.path("work/health").exists(), "the image's health check ran");
 }
 
-pub(crate) fn many_at_once(daemon: &Daemon) {
+pub(crate) fn eight_concurrent_containers_keep_their_outcomes(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let began = Instant::now();

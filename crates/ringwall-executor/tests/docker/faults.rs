@@ -30,7 +30,7 @@ async fn sleeper(docker: &Docker, project: &Project, name: &str) -> RunningBox {
     docker.start(grant, name, Runtime::Default).await.unwrap()
 }
 
-pub(crate) fn without_a_daemon() {
+pub(crate) fn missing_daemon_fails_exec_within_10_s() {
     let project = Project::new();
     let client = project.data().join("docker");
     std::fs::write(&client, "#!/bin/sh\nexec docker --host unix:///nonexistent/docker.sock \"$@\"\n").unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn without_a_daemon() {
     }
 }
 
-pub(crate) fn a_daemon_that_hangs() {
+pub(crate) fn hanging_daemon_fails_exec_within_10_s() {
     let daemon = Daemon::start();
     let project = Project::new();
     let docker = daemon.docker(project.data());
@@ -81,7 +81,7 @@ async fn timed<T>(future: impl Future<Output = T>) -> (T, Instant) {
     (result, Instant::now())
 }
 
-pub(crate) fn a_daemon_that_is_killed() {
+pub(crate) fn killed_daemon_fails_exec_within_10_s() {
     let daemon = Daemon::start();
     let project = Project::new();
     let docker = daemon.docker(project.data());
@@ -99,7 +99,7 @@ pub(crate) fn a_daemon_that_is_killed() {
     assert_eq!(again.outcome.ending, Ending::Exited(0), "the backend works again");
 }
 
-pub(crate) fn a_daemon_that_is_stopped() {
+pub(crate) fn stopped_daemon_fails_exec_within_10_s() {
     let daemon = Daemon::start();
     let project = Project::new();
     let docker = daemon.docker(project.data());
@@ -117,7 +117,7 @@ pub(crate) fn a_daemon_that_is_stopped() {
 }
 
 /// gVisor is optional: if it is installed it must work, otherwise it must be refused.
-pub(crate) fn gvisor_where_it_is_installed() {
+pub(crate) fn installed_gvisor_runtime_runs_exec() {
     let runsc = ["/usr/bin/runsc", "/usr/local/bin/runsc"].into_iter().find(|path| Path::new(path).exists());
     let project = Project::new();
     let Some(runsc) = runsc else {

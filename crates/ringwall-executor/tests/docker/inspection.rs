@@ -24,7 +24,7 @@ fn look(daemon: &Daemon, project: &Project, run_request: &RunRequest, look: impl
     assert!(!daemon.containers().contains(&format!("ringwall-{name}")), "the container is removed with its exec");
 }
 
-pub(crate) fn the_daemon_confirms_every_wall(daemon: &Daemon) {
+pub(crate) fn docker_inspect_shows_every_restriction(daemon: &Daemon) {
     let project = Project::new();
     look(daemon, &project, &RunRequest::default(), |name| {
         let found: Value = serde_json::from_str(&daemon.ask(&["inspect", name])).unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn the_daemon_confirms_every_wall(daemon: &Daemon) {
     });
 }
 
-pub(crate) fn no_secret_is_in_a_process_table(daemon: &Daemon) {
+pub(crate) fn secret_variable_is_in_no_process_table(daemon: &Daemon) {
     let secret = "hunter2-in-the-environment";
     let run_request = RunRequest { env: vec![("PASSWORD", secret.to_owned())], ..RunRequest::default() };
     let project = Project::new();
@@ -103,7 +103,7 @@ fn has_secret(name: &str, secret: &str) -> bool {
     boxed == 1
 }
 
-pub(crate) fn a_probe_names_the_daemon(daemon: &Daemon) {
+pub(crate) fn probe_reports_client_context_and_daemon(daemon: &Daemon) {
     let project = Project::new();
     let state = block_on(daemon.docker(project.data()).probe());
     assert_eq!(state.client.as_deref(), Some(daemon.client().as_path()));

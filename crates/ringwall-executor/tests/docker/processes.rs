@@ -19,7 +19,7 @@ const ON_A_TERMINAL: ProcessOptions = ProcessOptions {
     stdin: Enabled::Yes,
 };
 
-pub(crate) fn a_box_serves_one_after_another_and_both_at_once(daemon: &Daemon) {
+pub(crate) fn session_box_runs_processes_in_sequence_and_at_once(daemon: &Daemon) {
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
@@ -114,7 +114,7 @@ pub(crate) fn output_before_channel_message_arrives_first(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn much_output_fills_no_memory_and_keeps_nobody(daemon: &Daemon) {
+pub(crate) fn unread_output_blocks_only_its_own_process(daemon: &Daemon) {
     const MUCH: u64 = 100_000_000;
     let resident_memory = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -159,7 +159,7 @@ pub(crate) fn much_output_fills_no_memory_and_keeps_nobody(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn input_waits_for_its_reader(daemon: &Daemon) {
+pub(crate) fn input_blocks_until_it_is_read(daemon: &Daemon) {
     const MUCH: usize = 1_000_000;
     let script = "while ! [ -e go ]; do sleep 0.02; done; cat > all";
     for maker in TestBackend::ALL {
@@ -189,7 +189,7 @@ pub(crate) fn input_waits_for_its_reader(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
+pub(crate) fn terminal_passes_keys_and_sizes(daemon: &Daemon) {
     let script = "trap 'echo caught; exit 7' INT; trap 'stty size' WINCH; stty size; echo ready
         while :; do sleep 0.05; done";
     for maker in TestBackend::ALL {
@@ -228,7 +228,7 @@ pub(crate) fn a_terminal_hears_keys_and_sizes(daemon: &Daemon) {
 
 /// A process tries to read the environment, descriptors and memory of another session process of
 /// the same user.
-pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
+pub(crate) fn session_process_cannot_inspect_another(daemon: &Daemon) {
     let victim = "exec 7<>pipe; echo $$ > pid; echo up; read -r x";
     let look = "for p in $PIDS; do
             cat /proc/$p/environ | grep -q CANARY && echo environ
@@ -268,7 +268,7 @@ pub(crate) fn no_visit_looks_into_another(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn signals_reach_the_group(daemon: &Daemon) {
+pub(crate) fn signal_reaches_process_group(daemon: &Daemon) {
     let script = "trap 'echo heard; exit 5' USR1; echo ready; while :; do sleep 0.05; done";
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
@@ -285,7 +285,7 @@ pub(crate) fn signals_reach_the_group(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn a_visits_time_is_its_own(daemon: &Daemon) {
+pub(crate) fn time_limit_ends_one_session_process(daemon: &Daemon) {
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
@@ -323,7 +323,7 @@ pub(crate) fn a_visits_time_is_its_own(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn memory_that_runs_out_is_known(daemon: &Daemon) {
+pub(crate) fn oom_kill_of_session_process_is_reported(daemon: &Daemon) {
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
@@ -341,7 +341,7 @@ pub(crate) fn memory_that_runs_out_is_known(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn a_visit_has_its_streams_and_no_privilege(daemon: &Daemon) {
+pub(crate) fn session_process_has_its_streams_and_no_privilege(daemon: &Daemon) {
     // The highest number is the descriptor with which `ls` reads the directory.
     let list = "ls /proc/self/fd";
     let agent = "cat /proc/$PPID/environ; ls /proc/$PPID/fd/; echo x > /run/ringwall/agent; true";
@@ -374,7 +374,7 @@ pub(crate) fn a_visit_has_its_streams_and_no_privilege(daemon: &Daemon) {
 }
 
 /// Prints the time per session process, without a limit.
-pub(crate) fn costs(daemon: &Daemon) {
+pub(crate) fn start_costs_are_printed(daemon: &Daemon) {
     const PROCESSES: u32 = 200;
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
@@ -385,7 +385,7 @@ pub(crate) fn costs(daemon: &Daemon) {
                 let process = session_box.process(session.grant(&["true"]), ProcessOptions::default()).await.unwrap();
                 assert_eq!(process.into_running().wait().await.unwrap().ending, Ending::Exited(0));
             }
-            println!("a visit costs {:?} in a box of {maker:?}", began.elapsed() / PROCESSES);
+            println!("a process costs {:?} in a box of {maker:?}", began.elapsed() / PROCESSES);
             if maker == TestBackend::Docker {
                 let name = session.containers(daemon);
                 let began = Instant::now();

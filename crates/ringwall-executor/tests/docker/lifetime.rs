@@ -23,7 +23,7 @@ fn long_sleep(salt: u32) -> String {
     format!("{}.{salt}", 200_000 + std::process::id())
 }
 
-pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
+pub(crate) fn background_process_ends_with_box(daemon: &Daemon) {
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         let word = long_sleep(1);
@@ -50,7 +50,7 @@ pub(crate) fn the_background_lives_as_long_as_the_box(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
+pub(crate) fn killed_agent_ends_box(daemon: &Daemon) {
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         let word = long_sleep(2);
@@ -73,7 +73,7 @@ pub(crate) fn without_its_agent_the_box_ends(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn a_paused_box_stands_still(daemon: &Daemon) {
+pub(crate) fn paused_box_runs_nothing(daemon: &Daemon) {
     for maker in TestBackend::ALL {
         let session = Session::new(maker, daemon);
         block_on(async {
@@ -185,7 +185,7 @@ pub(crate) fn process_in_paused_box_can_be_ended(daemon: &Daemon) {
     }
 }
 
-pub(crate) fn nothing_stays_behind(_: &Daemon) {
+pub(crate) fn killed_server_leaves_no_process_or_cgroup(_: &Daemon) {
     for (salt, state) in [(3, "awake"), (4, "paused")] {
         let directory = tempfile::tempdir().unwrap();
         let word = long_sleep(salt);

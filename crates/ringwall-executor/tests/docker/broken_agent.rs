@@ -36,12 +36,12 @@ const LATE: [&str; 13] = [
     "no-path",
 ];
 
-pub(crate) fn asked_for() -> Option<String> {
+pub(crate) fn requested_fault() -> Option<String> {
     std::fs::read_to_string(format!("/workspace/{FAULT}")).ok()
 }
 
 /// Runs the stand-in.
-pub(crate) fn speak(fault: &str) -> ExitCode {
+pub(crate) fn run_stand_in(fault: &str) -> ExitCode {
     let mut out = std::io::stdout();
     let mut say = |message: &FromAgent<'_>| {
         let mut frame = Vec::new();
@@ -116,7 +116,7 @@ pub(crate) fn speak(fault: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-pub(crate) fn an_agent_is_believed_nothing(_: &Daemon) {
+pub(crate) fn agent_that_breaks_protocol_loses_its_box_only(_: &Daemon) {
     let neighbour = Session::without_docker(TestBackend::Native);
     block_on(async {
         let next_door = neighbour.settle().await.unwrap();

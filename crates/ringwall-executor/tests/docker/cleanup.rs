@@ -12,7 +12,7 @@ use super::project::{Project, RunRequest, block_on, exec_id};
 /// If set, this program is a server with one container.
 pub(crate) const SERVER: &str = "RINGWALL_TEST_SERVER";
 
-pub(crate) fn a_dropped_container_goes(daemon: &Daemon) {
+pub(crate) fn dropped_container_is_removed(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let name = exec_id();
@@ -25,7 +25,7 @@ pub(crate) fn a_dropped_container_goes(daemon: &Daemon) {
     daemon.wait_until_gone(&name);
 }
 
-pub(crate) fn a_sweep_takes_orphans_alone(daemon: &Daemon) {
+pub(crate) fn sweep_removes_orphans_only(daemon: &Daemon) {
     let (project, other) = (Project::new(), Project::new());
     let docker = daemon.docker(project.data());
     let _neighbour = daemon.docker(other.data());
@@ -59,7 +59,7 @@ pub(crate) fn a_sweep_takes_orphans_alone(daemon: &Daemon) {
     daemon.wait_until_gone(&name);
 }
 
-pub(crate) fn a_killed_servers_containers_go(daemon: &Daemon) {
+pub(crate) fn containers_of_killed_server_are_removed(daemon: &Daemon) {
     // The killed server cannot delete its own temporary directory.
     let directory = tempfile::tempdir().unwrap();
     let mut server = Command::new(std::env::current_exe().unwrap());

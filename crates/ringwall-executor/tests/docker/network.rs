@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+use super::broken_agent::{FAULT, LEAVING};
 use super::daemon::Daemon;
-use super::faithless::{FAULT, LEAVING};
 use super::project::{Project, RunRequest, block_on, exec_id, read};
 use super::session::{Session, TestBackend};
 
@@ -114,7 +114,7 @@ async fn run(docker: &Docker, project: &Project, other: &Other, gate: &Arc<Only>
     (ending, stdout + &stderr)
 }
 
-pub(crate) fn a_container_reaches_what_its_gate_allows(daemon: &Daemon) {
+pub(crate) fn container_reaches_allowed_hosts_only(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     block_on(async {
@@ -145,7 +145,7 @@ pub(crate) fn a_container_reaches_what_its_gate_allows(daemon: &Daemon) {
     assert_eq!(left, 0, "no socket is left");
 }
 
-pub(crate) fn the_command_is_as_without_a_porter(daemon: &Daemon) {
+pub(crate) fn shim_changes_nothing_for_command(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let script = "pwd; grep -E '^(Sig(Blk|Cgt)|NoNewPrivs|Cap.*):' /proc/self/status; ls /proc/self/fd; id -u; exit 7";
@@ -169,7 +169,7 @@ pub(crate) fn the_command_is_as_without_a_porter(daemon: &Daemon) {
 }
 
 /// Without a proxy on the socket there is no network access.
-pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
+pub(crate) fn container_without_proxy_reaches_nothing(daemon: &Daemon) {
     let project = Project::new();
     let docker = daemon.docker(project.data());
     let grant = project.grant(&open(), &["sh", "-c", "/bin/busybox wget -qO- http://one.test/ 2>&1"]);
@@ -185,14 +185,14 @@ pub(crate) fn a_proxy_that_is_gone_is_no_way_out(daemon: &Daemon) {
 
 /// A container whose shim does not send the proxy socket is refused instead of started without its
 /// network.
-pub(crate) fn a_container_without_its_way_out_is_none(daemon: &Daemon) {
+pub(crate) fn container_that_withholds_proxy_socket_fails(daemon: &Daemon) {
     let session = Session::new(TestBackend::Docker, daemon);
     std::fs::write(session.path(FAULT), LEAVING).unwrap();
     let made = block_on(async { session.settle_for(&open()).await.map(drop) });
     assert!(matches!(&made, Err(Error::EgressWithheld { words }) if words == LEAVING), "{made:?}");
 }
 
-pub(crate) fn a_container_that_stays_reaches_hosts_too(daemon: &Daemon) {
+pub(crate) fn session_box_reaches_allowed_hosts_only(daemon: &Daemon) {
     let session = Session::new(TestBackend::Docker, daemon);
     block_on(async {
         let other = Other::serve().await;
