@@ -95,33 +95,29 @@ async fn ended(process: Pid) {
     let _ = tokio::task::spawn_blocking(wait).await;
 }
 
-/// The cgroup of one container: one directory on version 2, one per controller on version 1.
+/// The directories of one container's cgroup: the same on version 2, one per controller on version 1.
 #[derive(Debug)]
-enum Group {
-    Version1 { cpu: String, memory: String },
-    Version2(String),
+struct Group {
+    cpu: String,
+    memory: String,
 }
 
 impl Group {
-    /// The paths of dockerd's cgroupfs and systemd drivers.
+    /// Looks for the paths of dockerd's cgroupfs and systemd drivers.
     fn find(id: ContainerId) -> Option<Self> {
-        let places = [format!("docker/{id}"), format!("system.slice/docker-{id}.scope")];
-        places.iter().find_map(|place| {
-            let below = |hierarchy: &str| format!("{HIERARCHIES}{hierarchy}/{place}");
-            let is_there = |directory: &String| rustix::fs::stat(directory.as_str()).is_ok();
-            if is_version_2() {
-                return Some(below("")).filter(is_there).map(Group::Version2);
-            }
-            let (cpu, memory) = (below("/cpuacct"), below("/memory"));
-            (is_there(&cpu) && is_there(&memory)).then_some(Group::Version1 { cpu, memory })
+        let (cpu, memory) = if is_version_2() { ("", "") } else { ("/cpuacct", "/memory") };
+        [format!("docker/{id}"), format!("system.slice/docker-{id}.scope")].iter().find_map(|path| {
+            let directory = |hierarchy: &str| format!("{HIERARCHIES}{hierarchy}/{path}");
+            let exists = |directory: &str| rustix::fs::stat(directory).is_ok();
+            let group = Group { cpu: directory(cpu), memory: directory(memory) };
+            (exists(&group.cpu) && exists(&group.memory)).then_some(group)
         })
     }
 
     /// A process of the cgroup, `Some(None)` if there is none. `None` if the cgroup is gone or the
     /// process has no PID in our namespace.
     fn first_process(&self) -> Option<Option<Pid>> {
-        let (Group::Version1 { cpu: directory, .. } | Group::Version2(directory)) = self;
-        let processes = kernel_file::read(&format!("{directory}/cgroup.procs")).ok()?;
+        let processes = kernel_file::read(&format!("{}/cgroup.procs", self.cpu)).ok()?;
         match processes.lines().next() {
             Some(first) => Pid::from_raw(first.parse().ok()?).map(Some),
             None => Some(None),
@@ -129,28 +125,24 @@ impl Group {
     }
 
     fn count(&self) -> Counted {
-        let keyed = |directory: &str, file: &str, key: &str| -> Option<u64> {
+        // An empty key reads a file that holds one number.
+        let read = |directory: &str, file: &str, key: &str| -> Option<u64> {
             let text = kernel_file::read(&format!("{directory}/{file}")).ok()?;
             text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
         };
-        let number = |directory: &str, file: &str| -> Option<u64> {
-            kernel_file::read(&format!("{directory}/{file}")).ok()?.trim().parse().ok()
+        let (cpu, peak, events) = match is_version_2() {
+            true => {
+                (read(&self.cpu, "cpu.stat", "usage_usec ").map(Duration::from_micros), "memory.peak", "memory.events")
+            }
+            false => (
+                read(&self.cpu, "cpuacct.usage", "").map(Duration::from_nanos),
+                "memory.max_usage_in_bytes",
+                "memory.oom_control",
+            ),
         };
-        match self {
-            Group::Version1 { cpu, memory } => Counted {
-                usage: Usage {
-                    cpu: number(cpu, "cpuacct.usage").map(Duration::from_nanos),
-                    peak_memory_bytes: number(memory, "memory.max_usage_in_bytes"),
-                },
-                memory_kills: keyed(memory, "memory.oom_control", "oom_kill ").unwrap_or(0),
-            },
-            Group::Version2(directory) => Counted {
-                usage: Usage {
-                    cpu: keyed(directory, "cpu.stat", "usage_usec ").map(Duration::from_micros),
-                    peak_memory_bytes: number(directory, "memory.peak"),
-                },
-                memory_kills: keyed(directory, "memory.events", "oom_kill ").unwrap_or(0),
-            },
+        Counted {
+            usage: Usage { cpu, peak_memory_bytes: read(&self.memory, peak, "") },
+            memory_kills: read(&self.memory, events, "oom_kill ").unwrap_or(0),
         }
     }
 }
