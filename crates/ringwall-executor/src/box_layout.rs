@@ -1,4 +1,4 @@
-//! What every box looks like from inside: its user, search path, mount points, and the files of its `/etc`.
+//! The inside of every box: its user, search path, mount points, and the files of its `/etc`.
 
 /// The user that every box runs as.
 pub(crate) const USER: &str = "sandbox";

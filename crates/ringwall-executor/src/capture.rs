@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 const CHUNK: usize = 64 * 1024;
-const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Captured output.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ fn read_until_over(stream: &OwnedFd, buffer: &mut [u8], over: &AtomicBool) -> st
     loop {
         // Read before polling, so that everything written before the end is seen.
         let last = over.load(Ordering::Acquire);
-        let wait = if last { Timespec { tv_sec: 0, tv_nsec: 0 } } else { LOOK_AGAIN };
+        let wait = if last { Timespec { tv_sec: 0, tv_nsec: 0 } } else { POLL_INTERVAL };
         let mut events = [PollFd::new(stream, PollFlags::IN)];
         match rustix::event::poll(&mut events, Some(&wait)) {
             Ok(0) if last => return Ok(0),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_is_kept_and_the_rest_counted() {
+    fn output_beyond_limit_is_counted_and_not_kept() {
         let short = captured(b"abc", 3);
         assert_eq!((short.kept.as_slice(), short.total_bytes, short.truncated()), (&b"abc"[..], 3, false));
         let long = captured(&[b'x'; 1_000_000], 10);

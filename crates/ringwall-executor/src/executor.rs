@@ -14,10 +14,9 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::image::Store;
 use crate::process::find_in_path;
-use crate::process::mappings::Mappings;
 use crate::process::spawner::Spawner;
 use crate::sources;
-use crate::uids::{Leases, OWN_UIDS, WARM_UIDS, box_uid, warm_uid};
+use crate::uids::Leases;
 
 /// Starts boxes.
 #[derive(Debug)]
@@ -34,11 +33,9 @@ pub struct Executor {
     /// if this process is killed.
     pub(crate) own_child: Option<Pid>,
     pub(crate) cgroup_reaper: OnceLock<CgroupReaper>,
-    /// Host uids of warm boxes, and id mappings that show them files of others as their own.
-    pub(crate) leases: Arc<Leases>,
+    pub(crate) warm_uids: Arc<Leases>,
     /// Uids of boxes without a workspace.
     pub(crate) own_uids: Arc<Leases>,
-    pub(crate) mappings: Mappings,
     /// The path of `runsc`, if there is one.
     pub(crate) runsc: Option<PathBuf>,
     /// Ends boxes that take too much of counters shared with this process.
@@ -69,9 +66,8 @@ impl Executor {
             cache: None,
             own_child: None,
             cgroup_reaper: OnceLock::new(),
-            leases: Arc::new(Leases::new(WARM_UIDS, warm_uid)),
-            own_uids: Arc::new(Leases::new(OWN_UIDS, box_uid)),
-            mappings: Mappings::default(),
+            warm_uids: Leases::of_warm_boxes(),
+            own_uids: Leases::of_boxes_without_workspace(),
             runsc: None,
         }
     }

@@ -6,7 +6,6 @@
 //! process itself never forks, unshares or mounts.
 
 pub mod aio_service;
-pub mod backend;
 pub mod docker;
 pub mod egress;
 #[doc(hidden)]
@@ -16,7 +15,6 @@ pub mod pool;
 pub mod session_box;
 
 mod box_layout;
-mod c_string;
 mod capture;
 mod cgroup;
 mod counters;
@@ -26,7 +24,6 @@ mod gvisor;
 mod host;
 mod kernel_file;
 mod native;
-mod outcome;
 mod pidfd;
 mod plan;
 mod process;
@@ -44,16 +41,25 @@ pub use counters::{Acceptor, register};
 pub use error::Error;
 pub use executor::Executor;
 pub use host::Host;
-pub use host::alias::aliases;
-pub use host::real_path::{PathKind, RealPath, find_place, resolve};
+pub use host::mount_table::aliases;
+pub use host::real_path::{PathKind, RealPath, find_path, resolve};
 pub use host::secrets::keys_near;
 pub use native::prepare::{Early, Prepared};
 pub use native::start::{Hold, Options};
-pub use outcome::{Ending, Outcome, Usage};
 pub use ringwall_jail::landlock_version;
 pub use ringwall_jail::plan::{Privilege, WindowSize};
 pub use ringwall_jail::report::{Protection, ProtectionName, ProtectionState, Step, StepTime};
-pub use running::{BoxControl, BoxExit, GRACE, Input, InputWriter, Output, RunningBox, StartedParts, Streams};
+pub use running::{
+    BoxControl, BoxExit, Ending, GRACE, Input, InputWriter, Outcome, Output, RunningBox, Streams, Usage,
+};
 pub use sources::real_path;
 pub use sources::view::{is_writable, shown_tops};
 pub use tls_roots::{trust, trusting_client};
+
+/// The names of the backends in requests, records and messages.
+pub mod backend {
+    pub const NATIVE: &str = "native";
+    pub const DOCKER: &str = "docker";
+    pub const GVISOR: &str = "gvisor";
+    pub const AIO: &str = "aio";
+}

@@ -9,13 +9,13 @@ use rustix::time::Timespec;
 
 use crate::kernel_file;
 
-/// Between two looks at a process that was killed and ends soon.
+/// Between two checks of a process that was killed and ends soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Handle to PID 1 of a box, set when the box has reported its start.
 pub(crate) type Init = Arc<OnceLock<OwnedFd>>;
 
-/// Whether a process has ended and, if it is the PID 1 of a namespace, every process in that.
+/// True if a process has ended and, if it is the PID 1 of a namespace, every process in that.
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)) == Ok(1)
@@ -28,7 +28,7 @@ pub(crate) async fn ended(process: &OwnedFd) {
     }
 }
 
-/// Whether every process of a box has ended. A box whose PID 1 was never reported has no other process.
+/// True if every process of a box has ended. A box whose PID 1 was never reported has no other process.
 pub(crate) fn is_over(init: &Init) -> bool {
     init.get().is_none_or(has_ended)
 }

@@ -21,21 +21,24 @@ use rustix::process::Signal;
 use tokio::io::AsyncRead;
 
 use crate::error::Error;
-use crate::outcome::{Ending, Outcome, Usage};
 
 /// Time between the first signal and the kill.
 pub const GRACE: Duration = Duration::from_secs(1);
 
 pub struct RunningBox {
-    /// Dropped before the streams, so that a command is killed before it could see them closed.
-    exit: BoxFuture<'static, Result<BoxExit, Error>>,
+    /// Resolves when every process of the box is dead. Owns the guard that kills the box on drop. Dropped
+    /// before the streams, so that a command is killed before it could see them closed.
+    pub exit: BoxFuture<'static, Result<BoxExit, Error>>,
     /// Socket on which the box asks for outgoing connections; `None` without network access.
     pub proxy_socket: Option<OwnedFd>,
-    streams: Streams,
-    protections: Vec<Protection>,
-    control: Arc<dyn BoxControl>,
-    started_at: Instant,
-    time_limit: Option<Duration>,
+    pub streams: Streams,
+    /// Each with its state. Known from the start, also for a command that turns out not to exist.
+    pub protections: Vec<Protection>,
+    pub control: Arc<dyn BoxControl>,
+    /// When the command started. Making the box does not count against the time limit.
+    pub started_at: Instant,
+    /// `None` for session boxes, and for their processes, which keep their limit on the box's clock.
+    pub time_limit: Option<Duration>,
 }
 
 /// The server's ends of the command's standard streams.
@@ -87,7 +90,7 @@ pub trait BoxControl: fmt::Debug + Send + Sync {
         0
     }
 
-    /// Whether [`oom_kills`](Self::oom_kills) is above `before`. A backend whose reports come late waits for them.
+    /// True if [`oom_kills`](Self::oom_kills) is above `before`. A backend whose reports come late waits for them.
     fn was_oom_killed_since(&self, before: u64) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(self.oom_kills() > before))
     }
@@ -118,20 +121,6 @@ pub struct BoxExit {
     pub steps: Vec<StepTime>,
 }
 
-/// The parts of a box that a backend has started.
-pub struct StartedParts {
-    pub streams: Streams,
-    pub proxy_socket: Option<OwnedFd>,
-    pub protections: Vec<Protection>,
-    pub control: Arc<dyn BoxControl>,
-    /// Resolves when every process of the box is dead. Owns the guard that kills the box on drop.
-    pub exit: BoxFuture<'static, Result<BoxExit, Error>>,
-    /// When the command started. Making the box does not count against the time limit.
-    pub started_at: Instant,
-    /// `None` for session boxes, and for their processes, which keep their limit on the box's clock.
-    pub time_limit: Option<Duration>,
-}
-
 impl From<Outcome> for BoxExit {
     fn from(outcome: Outcome) -> Self {
         let Outcome { ending, out_of_memory, duration, usage, steps, protections: _ } = outcome;
@@ -139,24 +128,59 @@ impl From<Outcome> for BoxExit {
     }
 }
 
-impl RunningBox {
-    pub fn new(parts: StartedParts) -> Self {
-        let StartedParts { streams, proxy_socket, protections, control, exit, started_at, time_limit } = parts;
-        Self { exit, proxy_socket, streams, protections, control, started_at, time_limit }
-    }
+/// Why a box ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Exited(i32),
+    /// A signal ended the command.
+    Signalled(i32),
+    /// The time limit was reached.
+    TimedOut,
+    /// The executor's caller stopped the box with this signal.
+    Stopped(i32),
+    /// The box held too much of a counter that rootless boxes share with the server: epoll watches,
+    /// or descriptors that were sent and not received.
+    OverCounters,
+}
 
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    pub ending: Ending,
+    /// The box reached its memory limit and a process was killed for it.
+    pub out_of_memory: bool,
+    pub duration: Duration,
+    pub usage: Usage,
+    pub protections: Vec<Protection>,
+    pub steps: Vec<StepTime>,
+}
+
+/// Resources used; unknown values are `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub cpu: Option<Duration>,
+    /// Peak of the whole box if a cgroup counted it, otherwise of its largest process.
+    pub peak_memory_bytes: Option<u64>,
+}
+
+impl Outcome {
+    /// The exit code as a shell reports it.
+    pub fn exit_code(&self) -> i32 {
+        const SHELL_SIGNAL_BASE: i32 = 128;
+        const TIMED_OUT: i32 = 124;
+        const SIGKILL: i32 = 9;
+        match self.ending {
+            Ending::Exited(code) => code,
+            Ending::Signalled(signal) | Ending::Stopped(signal) => signal.saturating_add(SHELL_SIGNAL_BASE),
+            Ending::TimedOut => TIMED_OUT,
+            Ending::OverCounters => SHELL_SIGNAL_BASE + SIGKILL,
+        }
+    }
+}
+
+impl RunningBox {
     /// The streams, once; a second call returns empty ones.
     pub fn take_streams(&mut self) -> Streams {
         std::mem::take(&mut self.streams)
-    }
-
-    pub(crate) fn put_streams(&mut self, streams: Streams) {
-        self.streams = streams;
-    }
-
-    /// The protections of the box, each with its state. Known from the start, also for a command that turns out not to exist.
-    pub fn protections(&self) -> &[Protection] {
-        &self.protections
     }
 
     pub fn control(&self) -> Arc<dyn BoxControl> {
@@ -245,12 +269,6 @@ pub(crate) fn time_limit(grant: &Grant) -> Option<Duration> {
 impl fmt::Debug for RunningBox {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("RunningBox").field("control", &self.control).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for StartedParts {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("StartedParts").field("control", &self.control).finish_non_exhaustive()
     }
 }
 

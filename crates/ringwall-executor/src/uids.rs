@@ -12,31 +12,19 @@ use crate::pidfd::{Init, is_over};
 /// The first of the user ids that boxes get as root: in the range that systemd's table of ids leaves unused.
 const FIRST_BOX_UID: u32 = 1_880_000_000;
 
-/// Number of uids per server process: for boxes without a workspace, and for warm boxes.
-pub(crate) const OWN_UIDS: u32 = 30;
-pub(crate) const WARM_UIDS: u32 = 30;
+/// Number of uids per server process for boxes without a workspace, and again for warm boxes.
+pub(crate) const MAX_UIDS: u32 = 30;
 
 /// Process ids are unique among living processes, so no other process of Ringwall gives this uid to a box.
-pub(crate) fn box_uid(slot: u32) -> u32 {
-    uid(slot % OWN_UIDS)
-}
-
-/// The uid of a warm box, which keeps it for its whole life.
-pub(crate) fn warm_uid(slot: u32) -> u32 {
-    uid(OWN_UIDS + slot % WARM_UIDS)
-}
-
-fn uid(index: u32) -> u32 {
+pub(crate) fn box_uid(index: u32) -> u32 {
     const PROCESS_IDS: u32 = 1 << 22;
     FIRST_BOX_UID + index * PROCESS_IDS + std::process::id() % PROCESS_IDS
 }
 
+/// [`MAX_UIDS`] uids.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    /// How many ids there are.
-    size: u32,
-    /// The id of a slot.
-    uid: fn(u32) -> u32,
+    first: u32,
     state: Mutex<State>,
 }
 
@@ -57,8 +45,12 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
-    pub(crate) fn new(size: u32, uid: fn(u32) -> u32) -> Self {
-        Leases { size, uid, state: Mutex::default() }
+    pub(crate) fn of_boxes_without_workspace() -> Arc<Self> {
+        Arc::new(Leases { first: 0, state: Mutex::default() })
+    }
+
+    pub(crate) fn of_warm_boxes() -> Arc<Self> {
+        Arc::new(Leases { first: MAX_UIDS, state: Mutex::default() })
     }
 
     /// Returns a uid of no living box, or `None` if all are in use.
@@ -67,7 +59,7 @@ impl Leases {
         let free = state.left.iter().position(|(_, init)| is_over(init));
         let slot = match free.and_then(|free| state.left.remove(free)) {
             Some((slot, _)) => slot,
-            None if state.begun < self.size => {
+            None if state.begun < MAX_UIDS => {
                 state.begun += 1;
                 state.begun - 1
             }
@@ -79,7 +71,7 @@ impl Leases {
 
 impl Lease {
     pub(crate) fn owner(&self) -> Owner {
-        let uid = (self.leases.uid)(self.slot);
+        let uid = box_uid(self.leases.first + self.slot);
         Owner { uid, gid: uid }
     }
 
@@ -102,8 +94,8 @@ mod tests {
 
     #[test]
     fn uid_of_living_box_is_not_reused() {
-        let leases = Arc::new(Leases::new(WARM_UIDS, warm_uid));
-        let held: Vec<Lease> = (0..WARM_UIDS).map(|_| leases.take().expect("one is free")).collect();
+        let leases = Leases::of_warm_boxes();
+        let held: Vec<Lease> = (0..MAX_UIDS).map(|_| leases.take().expect("a free uid")).collect();
         let mut users: Vec<u32> = held.iter().map(|lease| lease.owner().uid).collect();
         users.sort_unstable();
         users.dedup();

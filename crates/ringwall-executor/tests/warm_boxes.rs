@@ -1,5 +1,5 @@
-//! Tests of native warm boxes: they run commands exactly as cold boxes do, and nothing is carried
-//! over from one to the next.
+//! Tests of native warm boxes: they run commands exactly as cold boxes do, and no box carries
+//! anything over to the next.
 //!
 //! This program is also the jail process of its boxes. Warm boxes need root; without it the tests
 //! are skipped with a message.
@@ -13,14 +13,24 @@ mod warm_boxes {
 
     pub(crate) mod ends;
     pub(crate) mod fidelity;
-    pub(crate) mod strangers;
-    pub(crate) mod walls;
+    pub(crate) mod protections;
+    pub(crate) mod tenants;
 }
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
-use warm_boxes::{ends, fidelity, strangers, walls};
+use warm_boxes::{ends, fidelity, protections, tenants};
+
+/// Test cases named by their functions.
+macro_rules! cases {
+    ($($case:path),* $(,)?) => {
+        vec![$(Trial::test(stringify!($case), || {
+            $case();
+            Ok(())
+        })),*]
+    };
+}
 
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == ringwall_jail::PROCESS_NAME) {
@@ -28,36 +38,30 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: all, because spares are made as root alone");
+        println!("skipped: warm boxes need root");
         return ExitCode::SUCCESS;
     }
-    let tries: Vec<(&str, fn())> = vec![
-        ("programs", fidelity::a_spare_runs_what_a_cold_box_runs),
-        ("standard input", fidelity::standard_input_is_the_commands_own),
-        ("environment", fidelity::environment_and_directory_are_the_commands_own),
-        ("modules", fidelity::a_module_of_the_workspace_comes_first),
-        ("plain", fidelity::any_command_runs_in_a_plain_spare),
-        ("workspaces", fidelity::files_belong_to_the_workspaces_owner),
-        ("own root", fidelity::a_spare_can_do_without_a_skeleton),
-        ("strangers", strangers::nothing_stays_from_one_tenant_to_the_next),
-        ("memory layout", strangers::no_two_spares_are_laid_out_alike),
-        ("users", strangers::no_two_living_spares_are_the_same_user),
-        ("walls", walls::the_walls_are_those_of_a_cold_box),
-        ("landlock", walls::landlock_holds_in_the_interpreter),
-        ("way out, unserved", walls::box_with_closed_proxy_socket_has_no_network),
-        ("killed", ends::a_spare_that_was_killed_is_not_handed_out),
-        ("interpreter killed", ends::a_spare_without_its_interpreter_is_not_handed_out),
-        ("unfit", ends::unfit_grant_is_returned),
-        ("time limit", ends::the_time_limit_is_the_commands),
-        ("usage", ends::usage_excludes_time_before_command),
-        ("memory limit", ends::the_memory_limit_holds),
-        ("pool", ends::a_pool_learns_fills_and_leaves_no_process),
+    let cases = cases![
+        fidelity::warm_interpreter_output_equals_cold_box,
+        fidelity::command_reads_its_own_standard_input,
+        fidelity::environment_and_directory_equal_cold_box,
+        fidelity::workspace_module_shadows_loaded_module,
+        fidelity::plain_warm_box_output_equals_cold_box,
+        fidelity::new_files_belong_to_workspace_owner,
+        fidelity::warm_box_without_base_rootfs_equals_cold_box,
+        tenants::next_tenant_finds_no_traces,
+        tenants::memory_layouts_differ,
+        tenants::uids_of_living_warm_boxes_differ,
+        protections::protections_equal_cold_box,
+        protections::landlock_restricts_warm_interpreter,
+        protections::box_with_closed_proxy_socket_has_no_network,
+        ends::killed_warm_box_returns_grant,
+        ends::killed_interpreter_returns_grant,
+        ends::unfit_grant_is_returned,
+        ends::time_limit_ends_command,
+        ends::usage_excludes_time_before_command,
+        ends::memory_limit_ends_command,
+        ends::stopped_pool_leaves_no_process,
     ];
-    let cases = tries.into_iter().map(|(name, attempt)| {
-        Trial::test(name, move || {
-            attempt();
-            Ok(())
-        })
-    });
-    libtest_mimic::run(&arguments, cases.collect()).exit_code()
+    libtest_mimic::run(&arguments, cases).exit_code()
 }

@@ -20,8 +20,7 @@ use super::follow::End;
 use super::protections;
 use super::start::OnCreated;
 use crate::error::{AioError, Error};
-use crate::outcome::{Ending, Usage};
-use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
+use crate::running::{BoxControl, BoxExit, Ending, RunningBox, Streams, Usage};
 
 /// How long a command may take to end after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -110,7 +109,7 @@ impl Guard {
         on_created: OnCreated,
     ) -> RunningBox {
         let started_at = Instant::now();
-        RunningBox::new(StartedParts {
+        RunningBox {
             streams,
             proxy_socket: None,
             protections: protections::of_a_service(),
@@ -118,7 +117,7 @@ impl Guard {
             exit: self.follow(started_at, on_created).boxed(),
             started_at,
             time_limit,
-        })
+        }
     }
 
     /// Waits until the service reports the end of the command and all output is read.

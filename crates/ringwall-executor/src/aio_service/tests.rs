@@ -19,8 +19,7 @@ use super::client::{AioService, CodeLanguage};
 use super::connection::{Connection, Question};
 use super::start::{OnCreated, ServiceFile, ServiceWork};
 use crate::error::{AioError, Error};
-use crate::outcome::Ending;
-use crate::running::RunningBox;
+use crate::running::{Ending, RunningBox};
 use crate::{ProtectionName, ProtectionState};
 
 const KEY: &str = "a-key-that-nobody-prints";
@@ -145,8 +144,8 @@ async fn a_command_has_its_words_files_and_environment() {
         "cat data/in.txt; stat -c %s raw; echo \"$GREETING\"; cat; mkdir out; echo x > out/new; echo bad >&2; exit 3";
     let (on_created, new_files) = created();
     let mut running = service.start(bash(line), "e_1", ServiceWork { files, ..of("s1") }, on_created).await.unwrap();
-    assert!(running.protections().iter().all(|one| one.state == ProtectionState::NotAvailable));
-    assert_eq!(running.protections().len(), ProtectionName::ALL.len());
+    assert!(running.protections.iter().all(|one| one.state == ProtectionState::NotAvailable));
+    assert_eq!(running.protections.len(), ProtectionName::ALL.len());
     let reading = reading(&mut running);
     let ended = running.wait().await.unwrap();
     assert_eq!(reading.await.unwrap(), ("from us\n2\nit's $HOME\n".to_owned(), "bad\n".to_owned()));

@@ -144,7 +144,7 @@ pub(crate) mod tests {
     use ringwall_jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion};
 
     use super::*;
-    use crate::c_string::literal;
+    use crate::plan::literal;
 
     /// A group with a process limit, as an ordinary directory in `parent` whose `pids.current` says
     /// 0.

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::host::python::Python;
 use crate::plan::limits;
 use crate::plan::limits::Stay;
-use crate::sources::is_alone;
+use crate::sources::has_own_directory_only;
 use crate::{box_layout, egress};
 
 const MIB: u64 = 1024 * 1024;
@@ -72,7 +72,9 @@ pub(crate) fn argv(grant: &Grant, daemon: &Daemon, params: &ContainerParams<'_>)
     let (owner, mounts) = match grant.workspace() {
         Workspace::Project(mounts) => (mounts.owner, project(mounts)?),
         // A session's directory is mounted as all of `/workspace`.
-        Workspace::Session(mounts) if is_alone(mounts) => (mounts.owner, vec![bind(&mounts.work, WORKSPACE)?]),
+        Workspace::Session(mounts) if has_own_directory_only(mounts) => {
+            (mounts.owner, vec![bind(&mounts.work, WORKSPACE)?])
+        }
         Workspace::Session(_) => return Err(Error::NotForDocker("paths of the host")),
         Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => {
             return Err(Error::NotForDocker("a workspace that is neither a project's nor a session's"));

@@ -26,8 +26,7 @@ use super::proxy_socket::ProxySocketReceiver;
 use super::stderr::StderrCopy;
 use super::usage::Meter;
 use crate::error::Error;
-use crate::outcome::Ending;
-use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
+use crate::running::{BoxControl, BoxExit, Ending, RunningBox, Streams};
 
 /// Limit for a docker command on the container, and for the end of the container after SIGKILL.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
@@ -223,7 +222,7 @@ impl Container {
     }
 
     pub(crate) fn into_running(mut self) -> RunningBox {
-        RunningBox::new(StartedParts {
+        RunningBox {
             streams: std::mem::take(&mut self.streams),
             proxy_socket: self.proxy_socket.take(),
             protections: std::mem::take(&mut self.protections),
@@ -231,7 +230,7 @@ impl Container {
             started_at: self.began,
             time_limit: self.time_limit,
             exit: self.follow().boxed(),
-        })
+        }
     }
 
     /// Waits until the command has ended and, up to [`REMOVAL_EVENT_DELAY`], until the container is

@@ -30,9 +30,9 @@ use crate::plan::limits::Stay;
 use crate::process::program;
 use crate::protection::check;
 use crate::running::{RunningBox, time_limit};
-use crate::session_box::{SessionBox, Wardrobe};
+use crate::session_box::{ProcessDefaults, SessionBox};
 use crate::sources;
-use crate::sources::{ProjectPath, check_working_directory, open_slots};
+use crate::sources::{ProjectPath, check_working_directory, open_mounts};
 
 /// A start, or its failure, takes at most 10 s in all.
 const STARTED_WITHIN: Duration = Duration::from_secs(9);
@@ -123,7 +123,7 @@ impl Docker {
     /// Starts a session box as a container of this name.
     pub async fn start_session_box(&self, grant: Grant, name: &str, runtime: Runtime) -> Result<SessionBox, Error> {
         let running = self.launch(&grant, name, runtime, Stay::SessionBox).await?;
-        SessionBox::begin(running, grant, Wardrobe::Image).await
+        SessionBox::begin(running, grant, ProcessDefaults::DockerImage).await
     }
 
     /// Starts the granted command, or for a session box our agent in its place.
@@ -167,7 +167,7 @@ impl Shared {
         let protections = protection::protections(&daemon, runtime);
         check(grant, &protections, runtime.backend())?;
         let environment = EnvironmentFile::new(grant)?;
-        let directories = open_slots(grant, self.data.as_deref())?;
+        let directories = open_mounts(grant, self.data.as_deref())?;
         check_working_directory(grant, &directories)?;
         self.crash_watcher.start(&self.client, &self.instance.owner_label()).map_err(Error::StartWatcher)?;
         let (python, time_limit) = match stay {
@@ -179,7 +179,8 @@ impl Shared {
             (Net::Allowlist { .. }, Some(data)) => Some(ProxySocketReceiver::open(data, &self.instance)?),
             (Net::Allowlist { .. }, None) => return Err(Error::NoProxySocket),
         };
-        let program = if receiver.is_some() || stay == Stay::SessionBox { Some(program::place()?) } else { None };
+        let program =
+            if receiver.is_some() || stay == Stay::SessionBox { Some(program::path_on_disk()?) } else { None };
         let params = ContainerParams {
             name: &name,
             instance: &self.instance,
@@ -206,9 +207,9 @@ impl Shared {
         // The daemon opened the directories by path. If one was replaced by a symbolic link meanwhile,
         // another directory is mounted.
         let identity = |path: &ProjectPath| path.content.as_ref().map(|(opened, _)| opened.identity);
-        for (before, after) in directories.iter().zip(&open_slots(grant, self.data.as_deref())?) {
+        for (before, after) in directories.iter().zip(&open_mounts(grant, self.data.as_deref())?) {
             if identity(before) != identity(after) {
-                let path = after.content.as_ref().map(|(opened, _)| opened.place().to_owned());
+                let path = after.content.as_ref().map(|(opened, _)| opened.as_path().to_owned());
                 return Err(Error::DirectoryReplaced(path.unwrap_or_default()));
             }
         }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::events::{ContainerId, ContainerState};
 use crate::cgroup::layout::is_version_2;
 use crate::kernel_file;
-use crate::outcome::Usage;
+use crate::running::Usage;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 /// Interval of looking for a cgroup that is about to be created.

@@ -16,7 +16,7 @@ use super::room::{self, BOX};
 use crate::box_layout;
 use crate::error::Error;
 use crate::host::{Host, SystemKind};
-use crate::plan::limits::{OUR_AGENT, OUR_PROCESSES, Stay};
+use crate::plan::limits::Stay;
 use crate::plan::{limits, lower};
 use crate::sources::Sources;
 
@@ -28,11 +28,7 @@ const NAMESPACES: [&str; 5] = ["pid", "network", "ipc", "uts", "mount"];
 pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner, stay: Stay) -> Result<Value, Error> {
     let command = match stay {
         Stay::OneCommand => lower::command(grant, lower::home(sources), sources.python, false)?,
-        Stay::SessionBox => lower::agents_command(),
-    };
-    let ours = match stay {
-        Stay::OneCommand => OUR_PROCESSES,
-        Stay::SessionBox => OUR_PROCESSES + OUR_AGENT,
+        Stay::SessionBox => lower::agent_command(),
     };
     let allowed = &grant.effective().limits;
     let nothing: [&str; 0] = [];
@@ -48,7 +44,7 @@ pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner
                 "bounding": nothing, "effective": nothing, "inheritable": nothing, "permitted": nothing, "ambient": nothing,
             },
             "noNewPrivileges": true,
-            "rlimits": limits::resource_limits(allowed.get(Field::Pids) + ours, host).iter().map(|limit| json!({
+            "rlimits": limits::resource_limits(allowed.get(Field::Pids) + stay.own_processes(), host).iter().map(|limit| json!({
                 "type": resource(limit.resource), "hard": limit.value, "soft": limit.value,
             })).collect::<Vec<_>>(),
         },

@@ -25,17 +25,17 @@ use super::gvisor_init::GvisorInit;
 use super::room::{BUNDLE, KERNEL, RUNSC, STATE};
 use super::running::Kept;
 use super::{config, room};
-use crate::c_string::literal;
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::{Error, talk};
 use crate::executor::Executor;
 use crate::plan::limits;
 use crate::plan::limits::{GVISOR_THREADS, OUR_PROCESSES, Stay};
+use crate::plan::literal;
 use crate::process::program;
 use crate::running::{RunningBox, Streams, time_limit};
-use crate::session_box::{SessionBox, Wardrobe};
-use crate::sources::{Sources, check_working_directory, is_alone, owner, session_place};
+use crate::session_box::{ProcessDefaults, SessionBox};
+use crate::sources::{Sources, check_working_directory, has_own_directory_only, owner, session_path};
 use crate::{backend, counters, host, protection};
 
 /// The container's name; each runsc root has one container.
@@ -64,9 +64,9 @@ impl Executor {
 
     /// Starts a session box behind gVisor's kernel.
     pub async fn start_session_box_on_gvisor(&self, grant: Grant) -> Result<SessionBox, Error> {
-        let wardrobe = Wardrobe::of(&Sources::open(&grant, &self.images, self.data.as_deref()).await?);
+        let defaults = ProcessDefaults::of(&Sources::open(&grant, &self.images, self.data.as_deref()).await?);
         let running = self.launch_on_gvisor(&grant, Stay::SessionBox).await?;
-        SessionBox::begin(running, grant, wardrobe).await
+        SessionBox::begin(running, grant, defaults).await
     }
 
     async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningBox, Error> {
@@ -84,7 +84,7 @@ impl Executor {
         }
         match grant.workspace() {
             Workspace::Project(_) => {}
-            Workspace::Session(mounts) if is_alone(mounts) => {}
+            Workspace::Session(mounts) if has_own_directory_only(mounts) => {}
             Workspace::Session(_) => return Err(Error::NotForGvisor("paths of the host")),
             Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => {
                 return Err(Error::NotForGvisor("a workspace that is neither a project's nor a session's"));
@@ -98,7 +98,7 @@ impl Executor {
         }
         let owner = owner(grant).ok_or(Error::NotForGvisor("a box that is nobody's"))?;
         let mut sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
-        sources.project.extend(sources.workspace.take().map(session_place));
+        sources.project.extend(sources.workspace.take().map(session_path));
         check_working_directory(grant, &sources.project)?;
         let config = config::config(grant, &self.host, &sources, owner, stay)?;
         let (masked, config) = (host::kernel_mounts()?, config.to_string().into_bytes());

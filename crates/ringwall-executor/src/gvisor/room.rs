@@ -13,9 +13,9 @@ use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{FileKind, MountAccess, Operation, Owner, Source};
 
 use crate::box_layout;
-use crate::c_string::literal;
 use crate::error::Error;
 use crate::host::{Host, SystemKind};
+use crate::plan::literal;
 use crate::plan::lower;
 use crate::sources::Sources;
 
@@ -85,7 +85,7 @@ pub(super) fn operations(
 /// The agent's executable in this root, and a mount point for it in the box.
 pub(super) fn agent(program: &Source) -> [Operation; 2] {
     let place = Operation::File { at: literal(&format!("{BOX}{AGENT}")), content: Vec::new(), mode: 0o444 };
-    [lower::agents_place(program), place]
+    [lower::agent_mount(program), place]
 }
 
 /// The box's own root: directories, links, `/etc` files, and a mount point for each mount.

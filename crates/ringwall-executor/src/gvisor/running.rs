@@ -22,8 +22,7 @@ use super::launch::{NOWHERE, null, words_of_pause, words_of_signal};
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::Error;
-use crate::outcome::{Ending, Usage};
-use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
+use crate::running::{BoxControl, BoxExit, Ending, RunningBox, Streams, Usage};
 
 const SIGNAL_BASE: i32 = 128;
 
@@ -109,7 +108,7 @@ impl Kept {
     ) -> RunningBox {
         let started_at = Instant::now();
         let control = Arc::new(GvisorControl { gvisor_init, signalled: AtomicBool::new(false) });
-        RunningBox::new(StartedParts {
+        RunningBox {
             streams,
             proxy_socket: None,
             protections,
@@ -117,7 +116,7 @@ impl Kept {
             control,
             started_at,
             time_limit,
-        })
+        }
     }
 
     async fn follow(

@@ -1,9 +1,6 @@
-//! What this machine offers to boxes; read once at start-up.
-//!
-//! It collects facts only: system directories, our privileges, where cgroups can be made. `lower`
-//! decides what follows from them.
+//! Facts about this machine, read once at start-up: system directories, our privileges, where
+//! cgroups can be made. `plan` decides what follows from them.
 
-pub(crate) mod alias;
 pub(crate) mod mount_table;
 pub(crate) mod python;
 pub(crate) mod real_path;
@@ -43,7 +40,6 @@ const ETC: [&str; 8] = [
 /// `java-17-openjdk-amd64` and `/etc/java-17-openjdk`.
 const JAVA: &str = "/usr/lib/jvm";
 
-/// The facts.
 #[derive(Debug)]
 pub struct Host {
     pub privilege: Privilege,
@@ -92,7 +88,6 @@ pub(crate) struct Covered {
 }
 
 impl Host {
-    /// Looks at this machine.
     pub fn probe() -> Self {
         Self::probe_as(privilege())
     }

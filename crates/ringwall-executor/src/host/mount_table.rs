@@ -1,4 +1,4 @@
-//! `/proc/self/mountinfo`: what is mounted where, and which mounts show the kernel rather than files.
+//! `/proc/self/mountinfo`: mounts of kernel file systems, and directories that are mounted a second time.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,38 +15,12 @@ use crate::host::Covered;
 const TABLE: &str = "/proc/self/mountinfo";
 
 /// File systems through which the kernel shows processes, devices and its own state. Mount points of these types are masked
-/// in a box wherever they are: a chroot's `/proc` shows the processes of the host as well as `/proc` does.
-const KERNEL_TYPES: [&str; 29] = [
-    "proc",
-    "sysfs",
-    "cgroup",
-    "cgroup2",
-    "devtmpfs",
-    "devpts",
-    "securityfs",
-    "debugfs",
-    "tracefs",
-    "bpf",
-    "configfs",
-    "pstore",
-    "efivarfs",
-    "fusectl",
-    "mqueue",
-    "autofs",
-    "binfmt_misc",
-    "nsfs",
-    "rpc_pipefs",
-    "nfsd",
-    "selinuxfs",
-    "smackfs",
-    "hugetlbfs",
-    "resctrl",
-    "functionfs",
-    "gadgetfs",
-    "usbfs",
-    "xenfs",
-    "ipathfs",
-];
+/// in a box at any path: a chroot's `/proc` shows the processes of the host as well as `/proc` does.
+const KERNEL_TYPES: &str = "
+    proc sysfs cgroup cgroup2 devtmpfs devpts securityfs debugfs tracefs bpf configfs pstore efivarfs fusectl
+    mqueue autofs binfmt_misc nsfs rpc_pipefs nfsd selinuxfs smackfs hugetlbfs resctrl functionfs gadgetfs usbfs
+    xenfs ipathfs
+";
 
 /// One line of the table.
 #[derive(Debug)]
@@ -62,7 +36,7 @@ pub(crate) struct Mount {
 
 impl Mount {
     fn shows_kernel(&self) -> bool {
-        KERNEL_TYPES.iter().any(|kind| self.kind == kind.as_bytes())
+        KERNEL_TYPES.split_ascii_whitespace().any(|kind| self.kind == kind.as_bytes())
     }
 }
 
@@ -73,14 +47,14 @@ pub(crate) fn read() -> std::io::Result<Vec<Mount>> {
     Ok(parse(&table))
 }
 
-/// The mounts of kernel file systems whose paths `is_shown` selects, as places to mask. Read them again for each box that
-/// clones directories of the host, because a mount may be newer than the server. An unreadable table is an error: without
-/// it nothing is known to be masked.
+/// The mounts of kernel file systems whose paths `is_shown` selects, as paths to mask. Read them again for each box that
+/// clones directories of the host, because a mount may be newer than the server. An unreadable table is an error, because
+/// then the paths to mask are unknown.
 pub(crate) fn kernel_mounts(is_shown: impl Fn(&Path) -> bool) -> std::io::Result<Vec<Covered>> {
     Ok(read()?.into_iter().filter(|mount| mount.shows_kernel() && is_shown(&mount.at)).filter_map(cover).collect())
 }
 
-/// Whether an open file lies on a kernel file system. One whose mount is not known does.
+/// True if an open file lies on a kernel file system, or if its mount is not known.
 pub(crate) fn is_kernel_file(file: BorrowedFd<'_>, mounts: &[Mount]) -> bool {
     let status = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
     let mount = status.ok().and_then(|status| mounts.iter().find(|one| one.id == status.stx_mnt_id));
@@ -135,6 +109,37 @@ fn unescape(word: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// Other paths of these directories or of parts of them: where the same file system, or a part of it, is mounted a second
+/// time. A bind mount has nothing to follow, so both sides are compared by file system and path inside of it. A file system
+/// that shows another one's files (an overlay, a network share of this machine) is not recognised. Empty if the mount table
+/// cannot be read.
+pub fn aliases(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let Ok(mounts) = read() else { return Vec::new() };
+    let mut found = Vec::new();
+    for path in paths {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let Ok(status) = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID) else { continue };
+        found.extend(others(path, status.stx_mnt_id, &mounts));
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Other paths of a path on the mount with this id.
+fn others(path: &Path, mount: u64, mounts: &[Mount]) -> Vec<PathBuf> {
+    let Some(own) = mounts.iter().find(|one| one.id == mount) else { return Vec::new() };
+    let Ok(below) = path.strip_prefix(&own.at) else { return Vec::new() };
+    let inner = own.root.join(below);
+    let same = mounts.iter().filter(|one| one.file_system == own.file_system);
+    let named = same.filter_map(|one| match inner.strip_prefix(&one.root) {
+        Ok(below) => Some(one.at.join(below)),
+        // A part of the directory.
+        Err(_) => one.root.starts_with(&inner).then(|| one.at.clone()),
+    });
+    named.filter(|name| !name.starts_with(path)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -160,5 +165,33 @@ mod tests {
         assert_eq!(kernel_mounts(|path| path.starts_with("/nowhere")).unwrap(), []);
         let is_kernel = |path: &str| is_kernel_file(std::fs::File::open(path).unwrap().as_fd(), &read().unwrap());
         assert!(is_kernel("/proc/self/status") && !is_kernel("/usr"));
+    }
+
+    #[test]
+    fn second_mount_is_alias() {
+        let table = "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                     30 21 8:1 /var/data /mnt/whole rw - ext4 /dev/sda1 rw\n\
+                     31 21 8:1 /var/data/workspaces/u /mnt/a\\040part rw - ext4 /dev/sda1 rw\n\
+                     32 21 8:1 /var /mnt/above rw - ext4 /dev/sda1 rw\n\
+                     33 21 8:1 /var/database /mnt/beside rw - ext4 /dev/sda1 rw\n\
+                     34 21 0:5 / /mnt/another rw - tmpfs tmpfs rw\n\
+                     35 21 8:1 /var/data/baselines /var/data/inside rw - ext4 /dev/sda1 rw\n\
+                     odd line\n";
+        let mounts = parse(table.as_bytes());
+        assert_eq!(mounts.len(), 7);
+        let mut found = others(Path::new("/var/data"), 21, &mounts);
+        found.sort();
+        assert_eq!(found, ["/mnt/a part", "/mnt/above/data", "/mnt/whole"].map(PathBuf::from));
+        // From the second path, the first one is found.
+        let mut found = others(Path::new("/mnt/whole"), 30, &mounts);
+        found.sort();
+        let expected = ["/mnt/a part", "/mnt/above/data", "/var/data", "/var/data/inside"];
+        assert_eq!(found, expected.map(PathBuf::from));
+        assert!(others(Path::new("/var/data"), 99, &mounts).is_empty());
+    }
+
+    #[test]
+    fn root_directory_has_no_alias_at_itself() {
+        assert!(!aliases(&[PathBuf::from("/")]).contains(&PathBuf::from("/")));
     }
 }

@@ -1,9 +1,9 @@
 //! Provides `python` as python3 on systems without a `python`.
 //!
 //! Debian and others install only `python3`, but many commands say `python`. If no directory of the
-//! search path has a `python`, a command of that name is python3. If a shell may run one, a box on
-//! the host's system gets a link of that name over a directory of the search path. This costs a
-//! mount, so only boxes whose command names python have it.
+//! search path has a `python`, a command of that name runs python3. A box on the host's system, whose
+//! command may run python by a shell, also gets a link of that name, in a layer over a directory of
+//! the search path. That costs a mount, so boxes whose command does not name python have none.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,13 +14,13 @@ use ringwall_policy::Grant;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::box_layout::{AGENT_SEARCH, SEARCH};
-use crate::c_string::literal;
+use crate::plan::literal;
 
 pub(crate) const ASKED: &str = "python";
 pub(crate) const INSTALLED: &str = "python3";
 /// A directory that contains only the link, and the directory over which it is mounted.
-const OWN: &str = "/var/python";
-const LAID_OVER: &str = "/usr/local/bin";
+const LINK_DIRECTORY: &str = "/var/python";
+const LAYER_AT: &str = "/usr/local/bin";
 
 /// The name under which the command is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) enum Python {
 impl Python {
     /// Looks into the root of the box.
     pub(crate) fn choose(grant: &Grant, root: &Path) -> Self {
-        if !speaks_of_python(grant.argv()) {
+        if !may_run_python(grant.argv()) {
             return Python::AsNamed;
         }
         let search = grant.env().get("PATH").map_or(OsStr::new(SEARCH), |path| path.expose());
@@ -72,8 +72,8 @@ impl Python {
     }
 
     /// Mounts the link over the host's programs if needed.
-    pub(crate) fn lay(self) -> Option<Operation> {
-        let layer = Operation::Layer { own: literal(OWN), at: literal(LAID_OVER) };
+    pub(crate) fn layer(self) -> Option<Operation> {
+        let layer = Operation::Layer { own: literal(LINK_DIRECTORY), at: literal(LAYER_AT) };
         (self == Python::Python3).then_some(layer)
     }
 }
@@ -88,16 +88,19 @@ pub(crate) fn find_alone() -> Option<CString> {
 }
 
 /// Makes the directory with the link, in a root on the host's system.
-pub(crate) fn place(python3: Option<&CString>) -> Vec<Operation> {
+pub(crate) fn link_directory(python3: Option<&CString>) -> Vec<Operation> {
     let link = |target: &CString| {
-        let at = literal(&format!("{OWN}/{ASKED}"));
-        [Operation::Directory { at: literal(OWN), mode: 0o755 }, Operation::Symlink { at, target: target.clone() }]
+        let at = literal(&format!("{LINK_DIRECTORY}/{ASKED}"));
+        [
+            Operation::Directory { at: literal(LINK_DIRECTORY), mode: 0o755 },
+            Operation::Symlink { at, target: target.clone() },
+        ]
     };
     python3.into_iter().flat_map(link).collect()
 }
 
 /// True if a command is python or may run it by that name. Code for an interpreter is not examined.
-fn speaks_of_python(words: &[OsString]) -> bool {
+fn may_run_python(words: &[OsString]) -> bool {
     let Some((program, rest)) = words.split_first() else { return false };
     program == ASKED || program != INSTALLED && rest.iter().any(|word| names_python(word.as_bytes()))
 }
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn python3_stands_in_only_where_it_stands_alone() {
+    fn python3_is_used_only_without_python() {
         let table: [(&[&str], &str, Python); 5] = [
             (&["/usr/bin/python3"], SEARCH, Python::Python3),
             (&["/usr/bin/python", "/usr/bin/python3"], SEARCH, Python::AsNamed),
@@ -140,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn only_who_may_run_it_pays_for_it() {
-        let speaks = |words: &[&str]| speaks_of_python(&words.iter().map(OsString::from).collect::<Vec<_>>());
+    fn only_commands_that_name_python_may_run_it() {
+        let may_run = |words: &[&str]| may_run_python(&words.iter().map(OsString::from).collect::<Vec<_>>());
         for words in [
             &["python"][..],
             &["bash", "-c", "python x.py"],
@@ -150,7 +153,7 @@ mod tests {
             &["bash", "-c", "/usr/bin/env python"],
             &["xargs", "python"],
         ] {
-            assert!(speaks(words), "{words:?}");
+            assert!(may_run(words), "{words:?}");
         }
         for words in [
             &["python3", "-c", "import python"][..],
@@ -159,7 +162,7 @@ mod tests {
             &["ls"],
             &[],
         ] {
-            assert!(!speaks(words), "{words:?}");
+            assert!(!may_run(words), "{words:?}");
         }
     }
 }

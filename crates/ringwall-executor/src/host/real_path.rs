@@ -40,13 +40,13 @@ impl PathKind {
 }
 
 /// `None` if the path does not exist or is not accessible.
-pub fn find_place(path: &Path) -> Option<RealPath> {
+pub fn find_path(path: &Path) -> Option<RealPath> {
     find(path, ResolveFlags::empty())
 }
 
-/// The same for a name from outside: `None` if it means something else in every process
+/// The same for a name from outside: also `None` if it leads elsewhere in each process
 /// (`/dev/fd/7`).
-pub(crate) fn find_others_place(path: &Path) -> Option<RealPath> {
+pub(crate) fn find_path_without_magic_links(path: &Path) -> Option<RealPath> {
     find(path, ResolveFlags::NO_MAGICLINKS)
 }
 
@@ -92,7 +92,7 @@ pub fn resolve(path: &Path) -> PathBuf {
 /// The longest existing part of a path, resolved, and the rest.
 fn split(path: &Path) -> Option<(PathBuf, PathBuf)> {
     path.ancestors().find_map(|part| {
-        let found = find_place(part)?;
+        let found = find_path(part)?;
         Some((found.path, path.strip_prefix(part).ok()?.to_owned()))
     })
 }
@@ -125,9 +125,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_followed_also_to_what_is_not_there() {
+    fn missing_path_is_resolved_through_links() {
         let directory = tempfile::tempdir().unwrap();
-        let top = find_place(directory.path()).unwrap().path;
+        let top = find_path(directory.path()).unwrap().path;
         std::fs::create_dir(top.join("a")).unwrap();
         std::fs::write(top.join("a/file"), "x").unwrap();
         symlink(top.join("a"), top.join("link")).unwrap();
@@ -151,8 +151,8 @@ mod tests {
         ] {
             assert_eq!(resolve(&top.join(given)), top.join(real), "{given}");
         }
-        assert_eq!(find_place(&top.join("link/file")).unwrap().kind, PathKind::File);
-        assert_eq!(find_place(&top.join("dangling")), None);
+        assert_eq!(find_path(&top.join("link/file")).unwrap().kind, PathKind::File);
+        assert_eq!(find_path(&top.join("dangling")), None);
         resolve(&top.join("loop/x"));
     }
 
@@ -165,11 +165,11 @@ mod tests {
         for way in ["/proc/self/fd", "/dev/fd"] {
             let name = Path::new(way).join(held.as_raw_fd().to_string());
             for name in [name.join("a"), name] {
-                assert!(find_place(&name).is_some(), "the control: {}", name.display());
-                assert_eq!(find_others_place(&name), None, "{}", name.display());
+                assert!(find_path(&name).is_some(), "the control: {}", name.display());
+                assert_eq!(find_path_without_magic_links(&name), None, "{}", name.display());
             }
         }
         let link = directory.path().join("link");
-        assert_eq!(find_others_place(&link), find_place(&link), "an ordinary link is followed");
+        assert_eq!(find_path_without_magic_links(&link), find_path(&link), "an ordinary link is followed");
     }
 }

@@ -1,4 +1,4 @@
-//! Where the host keeps secrets: home directories, known names of keys and histories in them, sockets, data of Ringwall.
+//! Paths of the host's secrets: home directories, known names of keys and histories in them, sockets, data of Ringwall.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -6,117 +6,37 @@ use std::path::{Path, PathBuf};
 use crate::kernel_file;
 
 /// Names in a home directory: keys and passwords of people.
-const KEYS: [&str; 33] = [
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".docker",
-    ".kube",
-    ".minikube",
-    ".oci",
-    ".terraform.d",
-    ".vault-token",
-    ".netrc",
-    ".pgpass",
-    ".my.cnf",
-    ".git-credentials",
-    ".npmrc",
-    ".pypirc",
-    ".password-store",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".m2/settings.xml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/op",
-    ".config/rclone",
-    ".config/doctl",
-    ".config/containers/auth.json",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".mozilla",
-    ".local/share/keyrings",
-    ".local/share/containers",
-];
+const KEYS: &str = "
+    .ssh .gnupg .aws .azure .docker .kube .minikube .oci .terraform.d .vault-token .netrc .pgpass .my.cnf
+    .git-credentials .npmrc .pypirc .password-store .cargo/credentials .cargo/credentials.toml .gem/credentials
+    .m2/settings.xml .config/gcloud .config/gh .config/git/credentials .config/op .config/rclone .config/doctl
+    .config/containers/auth.json .config/google-chrome .config/chromium .mozilla .local/share/keyrings
+    .local/share/containers
+";
 
 /// Names in a home directory: agents and model providers keep tokens and transcripts there.
-const AGENTS: [&str; 28] = [
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".gemini",
-    ".qwen",
-    ".cursor",
-    ".continue",
-    ".copilot",
-    ".codeium",
-    ".windsurf",
-    ".cline",
-    ".roo",
-    ".kiro",
-    ".factory",
-    ".aider.conf.yml",
-    ".aider.chat.history.md",
-    ".aider.input.history",
-    ".anthropic",
-    ".openai",
-    ".huggingface",
-    ".cache/huggingface/token",
-    ".config/claude",
-    ".config/github-copilot",
-    ".config/goose",
-    ".config/opencode",
-    ".config/openai",
-    ".config/amp",
-    ".local/share/opencode",
-];
+const AGENTS: &str = "
+    .claude .claude.json .codex .gemini .qwen .cursor .continue .copilot .codeium .windsurf .cline .roo .kiro
+    .factory .aider.conf.yml .aider.chat.history.md .aider.input.history .anthropic .openai .huggingface
+    .cache/huggingface/token .config/claude .config/github-copilot .config/goose .config/opencode .config/openai
+    .config/amp .local/share/opencode
+";
 
 /// Names in a home directory: what people typed, which often includes passwords.
-const HISTORIES: [&str; 22] = [
-    ".bash_history",
-    ".zsh_history",
-    ".zhistory",
-    ".histfile",
-    ".history",
-    ".sh_history",
-    ".ash_history",
-    ".ksh_history",
-    ".mksh_history",
-    ".zsh_sessions",
-    ".local/share/fish/fish_history",
-    ".python_history",
-    ".node_repl_history",
-    ".irb_history",
-    ".php_history",
-    ".psql_history",
-    ".mysql_history",
-    ".mariadb_history",
-    ".sqlite_history",
-    ".rediscli_history",
-    ".lesshst",
-    ".viminfo",
-];
+const HISTORIES: &str = "
+    .bash_history .zsh_history .zhistory .histfile .history .sh_history .ash_history .ksh_history .mksh_history
+    .zsh_sessions .local/share/fish/fish_history .python_history .node_repl_history .irb_history .php_history
+    .psql_history .mysql_history .mariadb_history .sqlite_history .rediscli_history .lesshst .viminfo
+";
 
-/// Data of other Ringwall instances at the default place, below a home directory.
+/// Data of other Ringwall instances at the default path, below a home directory.
 const RINGWALL_DATA: &str = ".local/share/ringwall";
 
 /// Keys and sockets of the system.
-const SYSTEM: [&str; 11] = [
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/kubernetes",
-    "/etc/letsencrypt",
-    "/var/lib/docker",
-    "/var/lib/containerd",
-    "/var/lib/kubelet",
-    "/var/lib/libvirt",
-    "/var/lib/ringwall",
-    "/var/spool/cron",
-];
+const SYSTEM: &str = "
+    /etc/ssh /etc/ssl/private /etc/pki/tls/private /etc/kubernetes /etc/letsencrypt /var/lib/docker
+    /var/lib/containerd /var/lib/kubelet /var/lib/libvirt /var/lib/ringwall /var/spool/cron
+";
 
 /// Directories with files of many users: a socket directly in one of these is hidden alone, without the directory.
 const BROAD: [&str; 9] = ["/", "/home", "/root", "/etc", "/var", "/var/lib", "/opt", "/srv", "/mnt"];
@@ -130,9 +50,9 @@ pub(crate) const ORDINARY: std::ops::RangeInclusive<u32> = 1000..=60_000;
 /// Keys, histories, agents' directories and Ringwall's data in all home directories, and the system's keys. The paths need
 /// not exist.
 pub(crate) fn known() -> BTreeSet<PathBuf> {
-    let names = || KEYS.iter().chain(&AGENTS).chain(&HISTORIES).chain([&RINGWALL_DATA]);
+    let names = || [KEYS, AGENTS, HISTORIES, RINGWALL_DATA].into_iter().flat_map(str::split_ascii_whitespace);
     let personal = homes().into_iter().flat_map(|home| names().map(move |name| home.join(name)).collect::<Vec<_>>());
-    personal.chain(SYSTEM.iter().map(PathBuf::from)).collect()
+    personal.chain(SYSTEM.split_ascii_whitespace().map(PathBuf::from)).collect()
 }
 
 /// The first known secret that exists in, at or above this path.

@@ -1,4 +1,4 @@
-//! A native box from the hand-over of its plan to its end.
+//! A native box from the moment when PID 1 has its plan to its end.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::cgroup::cache::ReusableGroups;
 use crate::cgroup::freezer::Freezer;
 use crate::counters::Watched;
 use crate::error::Error;
-use crate::outcome::{Ending, Usage};
+use crate::native::start::Hold;
 use crate::pidfd::{Init, ended, process_id};
 use crate::plan::limits::Stay;
 use crate::process::receive;
-use crate::process::spawner::Parent;
-use crate::running::{BoxControl, BoxExit, RunningBox, StartedParts, Streams};
+use crate::process::spawner::{Parent, Spawner, TIMEOUT};
+use crate::running::{BoxControl, BoxExit, Ending, RunningBox, Streams, Usage};
 use crate::uids::Lease;
 
 /// Kills the box when dropped, and then keeps its cgroups for the next one.
@@ -36,7 +36,7 @@ pub(crate) struct NativeBox {
     groups: ReusableGroups,
     /// The spawner that made it; `None` if PID 1 is a child of this process.
     parent: Option<Parent>,
-    /// Given back when the box has ended, so that no other box gets the uid before.
+    /// Returned after the box has ended, so that no other box gets the uid before.
     pub(crate) lease: Option<Lease>,
     /// Rootless only.
     pub(crate) watched: Option<Arc<Watched>>,
@@ -138,12 +138,38 @@ impl NativeBox {
         Arc::clone(&self.init)
     }
 
-    pub(crate) fn parent(&self) -> Option<&Parent> {
-        self.parent.as_ref()
-    }
-
     pub(crate) fn socket(&self) -> &UnixStream {
         &self.socket
+    }
+
+    /// The next report of PID 1 of a box that has not started. On failure the box is given up; a
+    /// spawner whose PID 1 does not answer by `deadline` is retired.
+    pub(super) async fn next_report(
+        &mut self,
+        spawner: &Spawner,
+        deadline: tokio::time::Instant,
+    ) -> Result<(Report, Vec<OwnedFd>), Error> {
+        let Ok(received) = tokio::time::timeout_at(deadline, receive(self.socket())).await else {
+            if let Some(parent) = &self.parent {
+                spawner.retire(parent);
+            }
+            self.give_up().await;
+            return Err(Error::NoAnswer { from: "its first process", timeout: TIMEOUT });
+        };
+        match received? {
+            Some((Report::Failed(failure), _)) => {
+                self.clean_up().await;
+                Err(Error::Setup(failure))
+            }
+            Some(report) => Ok(report),
+            None => Err(self.died_early().await),
+        }
+    }
+
+    /// The error for a box that ended, or sent a wrong report, before its start.
+    pub(super) async fn died_early(&mut self) -> Error {
+        self.clean_up().await;
+        Error::JailDied
     }
 
     /// PID 1 has reported that every protection is in force and that it starts the command.
@@ -157,16 +183,18 @@ impl NativeBox {
         self.started_at = Instant::now();
     }
 
-    /// Waits for the end of a box that is held at a step.
-    pub(crate) async fn hold(&self) {
+    /// Reports that the box is held at its step, and waits for its end.
+    pub(super) async fn hold(&self, hold: Hold) -> Error {
+        (hold.held)(hold.step);
         while let Ok(Some(_)) = receive::<Report>(self.socket()).await {}
+        Error::Held(hold.step)
     }
 
     /// Gives up a box that has not started. When this returns, its command never starts or has
     /// ended: with a closed socket PID 1 cannot report `Started`, and without that report it does
-    /// not fork the command. If it reported before, the report and a handle to kill it by are read
-    /// here.
-    pub(crate) async fn give_up(&mut self) {
+    /// not fork the command. If it reported before, the report with the handle by which it is killed
+    /// is read here.
+    async fn give_up(&mut self) {
         let _ = rustix::net::shutdown(self.socket(), Shutdown::Both);
         while let Ok(Some((report, descriptors))) = wire::receive(self.socket()) {
             if let Report::Started { protections, steps } = report {
@@ -215,7 +243,7 @@ impl NativeBox {
             Stay::SessionBox => (self.groups.freezer(), self.groups.copy_counters()),
         };
         let control = NativeControl { socket: Arc::clone(&self.socket), init: self.init(), freezer, counters };
-        RunningBox::new(StartedParts {
+        RunningBox {
             streams,
             proxy_socket,
             protections: std::mem::take(&mut self.protections),
@@ -223,7 +251,7 @@ impl NativeBox {
             started_at: self.started_at,
             exit: self.follow().boxed(),
             time_limit,
-        })
+        }
     }
 
     /// Waits until the command and every process of the box but PID 1 have ended. The kernel
@@ -247,14 +275,8 @@ impl NativeBox {
                     return Err(Error::not_executed(tried.to_string_lossy(), errno));
                 }
                 Some((Report::Failed(failure), _)) => return Err(Error::Setup(failure)),
-                Some((
-                    Report::Waiting
-                    | Report::Started { .. }
-                    | Report::Terminal
-                    | Report::Holding(_)
-                    | Report::ProxySocket,
-                    _,
-                )) => {}
+                // Reports before the start.
+                Some(_) => {}
                 // PID 1 was killed: by us at a deadline, by the kernel for memory, or from outside.
                 None => {
                     self.gone().await;

@@ -10,9 +10,10 @@ use ringwall_jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups
 use ringwall_jail::report::{Protection, ProtectionName};
 use ringwall_policy::{Field, Limits};
 
-use crate::c_string::literal;
 use crate::cgroup::layout::{CgroupLayout, Controller};
+use crate::counters;
 use crate::host::Host;
+use crate::plan::literal;
 
 /// PID 1 and the agent count as processes in the kernel, so the kernel's limit is raised by them.
 pub(crate) const OUR_PROCESSES: u64 = 1;
@@ -59,16 +60,40 @@ pub(crate) enum Stay {
     SessionBox,
 }
 
-/// The cgroups of a box and the state of its limits as far as known before it exists. `not_its_own`
-/// processes are ours.
+impl Stay {
+    /// Number of our own processes in a box.
+    pub(crate) fn own_processes(self) -> u64 {
+        match self {
+            Stay::OneCommand => OUR_PROCESSES,
+            Stay::SessionBox => OUR_PROCESSES + OUR_AGENT,
+        }
+    }
+}
+
+/// The limits of a box, and their state as far as known before it exists.
+#[derive(Debug)]
+pub(crate) struct BoxLimits {
+    pub(crate) cgroups: Option<Cgroups>,
+    pub(crate) protections: Vec<Protection>,
+    pub(crate) resource_limits: Vec<ResourceLimit>,
+}
+
+pub(crate) fn of_native_box(limits: &Limits, host: &Host, name: &str, stay: Stay) -> BoxLimits {
+    let (cgroups, mut protections) = cgroups(limits, host, name, stay.own_processes(), stay);
+    let pids = limits.get(Field::Pids) + stay.own_processes();
+    protections.extend(counters::protections(host.privilege, host.counter_caps, descriptors(pids, host)));
+    BoxLimits { cgroups, protections, resource_limits: resource_limits(pids, host) }
+}
+
+/// The cgroups of a box, and the state of its limits. `own_processes` of the box are ours.
 pub(crate) fn cgroups(
     limits: &Limits,
     host: &Host,
     name: &str,
-    not_its_own: u64,
+    own_processes: u64,
     stay: Stay,
 ) -> (Option<Cgroups>, Vec<Protection>) {
-    let mut protections = vec![open_files(limits, limits.get(Field::Pids) + not_its_own, host)];
+    let mut protections = vec![open_files(limits, limits.get(Field::Pids) + own_processes, host)];
     let layout = match &host.cgroups {
         Ok(layout) => layout,
         Err(why) => {
@@ -92,7 +117,7 @@ pub(crate) fn cgroups(
                 directories.entry(&controller.parent).or_default().extend(io_settings(layout.version, &host.disks));
             }
             Some(controller) => {
-                let settings = settings(layout, controller, protects, limits, not_its_own);
+                let settings = settings(layout, controller, protects, limits, own_processes);
                 directories.entry(&controller.parent).or_default().extend(settings);
             }
             None => protections.push(Protection::not_available(protects, "this cgroup has no such controller")),
@@ -113,12 +138,12 @@ fn settings(
     controller: &Controller,
     protects: ProtectionName,
     limits: &Limits,
-    not_its_own: u64,
+    own_processes: u64,
 ) -> Vec<CgroupSetting> {
     let main = |file: &str, value: String| CgroupSetting { file: literal(file), value, protects: Some(protects) };
     let refine = |file: &str, value: String| CgroupSetting { file: literal(file), value, protects: None };
     let bytes = (limits.get(Field::MemoryMb) * MIB).to_string();
-    let pids = (limits.get(Field::Pids) + not_its_own).to_string();
+    let pids = (limits.get(Field::Pids) + own_processes).to_string();
     let (quota, period) = quota(limits.get(Field::CpuMillis));
     match (layout.version, protects) {
         (CgroupVersion::V1, ProtectionName::MemoryLimit) => {
@@ -208,7 +233,7 @@ pub(crate) fn descriptors(pids: u64, host: &Host) -> u64 {
     (host.open_files / SHARE_OF_OPEN_FILES / pids.max(1)).clamp(MIN_OPEN_FILES, MAX_OPEN_FILES)
 }
 
-/// True if a box of `pids` processes can hold more than a quarter of fs.file-max. A file that was opened, mapped and closed
+/// Partial if a box of `pids` processes can hold more than a quarter of fs.file-max. A file that was opened, mapped and closed
 /// needs no descriptor, so descriptors alone do not bound it. Mappings per process do, and a memory cgroup does, which is
 /// charged for each file.
 fn open_files(limits: &Limits, pids: u64, host: &Host) -> Protection {
@@ -292,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_share_of_a_processor_still_has_a_quota_that_the_kernel_takes() {
+    fn quota_of_a_small_share_is_at_least_the_kernels_minimum() {
         for millis in [1, 5, 9, 10, 500, 1000, 64_000] {
             let (quota, period) = quota(millis);
             assert!(quota >= 1000, "{millis}");

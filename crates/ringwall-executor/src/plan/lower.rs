@@ -5,29 +5,29 @@
 //! applies them: root, system, /etc, /dev, /proc, writable directories, the grant's files, and last
 //! the lock on the root.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{
-    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Plan, Privilege, RootKind,
+    Access, AccessRight, Command, Cover, FileKind, Identity, MountAccess, Operation, Owner, Plan, Privilege, RootKind,
     ScratchDirectory, Source, WindowSize,
 };
 use ringwall_jail::report::Step;
 use ringwall_policy::{Field, Grant, Net, Workspace};
 
 use crate::box_layout::{AGENT_FILES, AGENT_SEARCH, SEARCH, TERMINAL, WORKSPACE};
-use crate::c_string::{c_string, literal};
 use crate::error::Error;
 use crate::host::python::Python;
-use crate::host::{Host, SystemKind, python};
+use crate::host::{Host, SystemEntry, SystemKind, python};
 use crate::plan::limits;
-use crate::plan::limits::Stay;
-use crate::plan::masks::covers;
+use crate::plan::limits::{BoxLimits, Stay};
+use crate::plan::{c_string, literal};
 use crate::protection::protection_of;
 use crate::sources::{Opened, ProjectPath, Sources, view};
-use crate::{box_layout, counters, egress};
+use crate::{box_layout, egress};
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 const OS_RELEASE: &str = "/etc/os-release";
@@ -42,7 +42,7 @@ pub(crate) const MOUNT_POINTS: [(&str, u32); 5] =
 /// The directories of a project.
 pub(crate) const PROJECT: [&str; 3] = ["/workspace/inputs", "/workspace/work", "/workspace/artifacts"];
 /// A directory that contains only mount points for an agent's files, mounted over `/workspace`.
-const AGENT_FRAME: &str = "/var/agent";
+const AGENT_ROOT: &str = "/var/agent";
 pub(crate) const AGENT_MOUNTS: [&str; 2] = ["/var/agent/files", "/var/agent/skills"];
 /// An empty directory, mounted over others to hide them.
 pub(crate) const EMPTY: &str = "/var/empty";
@@ -66,26 +66,18 @@ const MASKED_DIRECTORIES: [&str; 3] = ["acpi", "asound", "scsi"];
 #[derive(Debug)]
 pub(crate) struct BoxParams {
     pub(crate) name: String,
-    pub(crate) host_uid: u32,
-    pub(crate) host_gid: u32,
+    /// Its user on the host.
+    pub(crate) owner: Owner,
     pub(crate) terminal: Option<WindowSize>,
     pub(crate) hold_at: Option<Step>,
-    /// Ringwall's own directory, covered wherever a box would see it.
+    /// Ringwall's data directory, masked in every mount that contains it.
     pub(crate) hidden: Option<PathBuf>,
-    /// Mount points of kernel file systems in the system directories; none if the box starts with these directories.
+    /// Mount points of kernel file systems in the system directories; none if the base rootfs has these directories.
     pub(crate) kernel_mounts: Vec<CString>,
     /// The root in which PID 1 starts.
     pub(crate) base_root: BaseRoot,
-    pub(crate) entrypoint: Entrypoint,
-}
-
-/// What PID 1 starts.
-#[derive(Debug, Clone)]
-pub(crate) enum Entrypoint {
-    /// The command of the grant.
-    Command,
-    /// Our agent, which is this program. Each command that it starts has a grant of its own.
-    Agent(Source),
+    /// The agent's program, for a session box. PID 1 then starts it instead of the command of the grant.
+    pub(crate) agent: Option<Source>,
 }
 
 /// The root in which PID 1 starts.
@@ -97,24 +89,30 @@ pub(crate) enum BaseRoot {
     BaseRootfs,
 }
 
+impl BoxParams {
+    pub(crate) fn stay(&self) -> Stay {
+        if self.agent.is_some() { Stay::SessionBox } else { Stay::OneCommand }
+    }
+}
+
+/// The identity of a native box with this user on the host.
+pub(crate) fn identity(privilege: Privilege, host: Owner) -> Identity {
+    Identity {
+        privilege,
+        inside_uid: box_layout::UID,
+        inside_gid: box_layout::GID,
+        host_uid: host.uid,
+        host_gid: host.gid,
+    }
+}
+
 /// Makes the plan of a box.
 pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, params: &BoxParams) -> Result<Plan, Error> {
     let limits = &grant.effective().limits;
     let scratch = limits.get(Field::ScratchMb) * MIB;
-    let identity = Identity {
-        privilege: host.privilege,
-        inside_uid: box_layout::UID,
-        inside_gid: box_layout::GID,
-        host_uid: params.host_uid,
-        host_gid: params.host_gid,
-    };
-    let (ours, stay) = match params.entrypoint {
-        Entrypoint::Command => (limits::OUR_PROCESSES, Stay::OneCommand),
-        Entrypoint::Agent(_) => (limits::OUR_PROCESSES + limits::OUR_AGENT, Stay::SessionBox),
-    };
-    let (cgroups, mut protections) = limits::cgroups(limits, host, &params.name, ours, stay);
-    let open_files = limits::descriptors(limits.get(Field::Pids) + ours, host);
-    protections.extend(counters::protections(host.privilege, host.counter_caps, open_files));
+    let identity = identity(host.privilege, params.owner);
+    let BoxLimits { cgroups, protections, resource_limits } =
+        limits::of_native_box(limits, host, &params.name, params.stay());
     // The base rootfs serves neither images nor mounts at arbitrary paths.
     let fits = sources.image.is_none() && sources.read_only.is_empty() && sources.allowed.is_empty();
     let root = match params.base_root {
@@ -122,18 +120,15 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, params: &BoxP
         _ => RootKind::Own,
     };
     let hidden = params.hidden.as_deref();
-    let agent = match &params.entrypoint {
-        Entrypoint::Command => None,
-        Entrypoint::Agent(program) => Some(program),
-    };
+    let agent = params.agent.as_ref();
     Ok(Plan {
         hostname: literal(box_layout::HOSTNAME),
         root,
         operations: match root {
-            RootKind::Own => operations(host, sources, scratch, &identity, params, agent),
-            RootKind::Base => additions(sources, scratch, &identity, hidden, agent),
+            RootKind::Own => whole_root(host, sources, scratch, &identity, params, agent),
+            RootKind::Base => beside_base_rootfs(sources, scratch, &identity, hidden, agent),
         },
-        resource_limits: limits::resource_limits(limits.get(Field::Pids) + ours, host),
+        resource_limits,
         access: access(sources),
         unix_sockets: sources.unix_sockets,
         watchdog: limits::watchdog(limits, scratch_mounts(sources)),
@@ -145,7 +140,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, params: &BoxP
             Net::Allowlist { .. } => Some(egress::PORT),
         },
         command: match agent {
-            Some(_) => agents_command(),
+            Some(_) => agent_command(),
             None => command(grant, home(sources), sources.python, params.terminal.is_some())?,
         },
         required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
@@ -154,7 +149,7 @@ pub(crate) fn lower(grant: &Grant, host: &Host, sources: &Sources, params: &BoxP
     })
 }
 
-fn operations(
+fn whole_root(
     host: &Host,
     sources: &Sources,
     scratch: u64,
@@ -174,17 +169,17 @@ fn operations(
             inodes: scratch / BYTES_PER_INODE,
         }),
     }
-    operations.extend(own_files());
+    operations.extend(etc_files());
     if sources.image.is_none() {
         // A file of the host could not be bound over this link.
         if !sources.allowed.iter().any(|allowed| allowed.at == Path::new(OS_RELEASE)) {
             operations.push(os_release());
         }
         operations.push(Operation::Directory { at: literal(EMPTY), mode: 0o555 });
-        // Before a directory of the host can be mounted over the link's directory.
-        if let Some(laid) = sources.python.lay() {
-            operations.extend(python::place(host.python3_alone.as_ref()));
-            operations.push(laid);
+        // First, because a directory of the host may be mounted over the link's directory later.
+        if let Some(layer) = sources.python.layer() {
+            operations.extend(python::link_directory(host.python3_alone.as_ref()));
+            operations.push(layer);
         }
     }
     operations.extend(devices(sources.image.is_some()));
@@ -194,44 +189,48 @@ fn operations(
         None => Cover::Directory(literal(EMPTY)),
     };
     operations.extend(processes(identity.privilege, &empty));
-    operations.extend(
-        private_mounts(sources).into_iter().map(|(at, mode)| private(at, scratch, mode, sources.image.is_some())),
-    );
+    let writable = writable_directories(sources).into_iter();
+    operations.extend(writable.map(|(at, mode)| match sources.image {
+        // An image may contain files there.
+        Some(_) => tmpfs(at, scratch, mode),
+        None => Operation::Writable { at: literal(at), mode },
+    }));
     operations.extend(workspace(sources, identity));
     for directory in &sources.read_only {
         operations.push(bind(directory, directory.path.as_bytes(), MountAccess::ReadOnly, identity));
     }
     operations.extend(sources.allowed.iter().map(|allowed| allowed.bind(identity)));
     operations.extend(view::links(&sources.links, &operations));
-    operations.extend(covers(params.hidden.as_deref(), sources, &host.system));
-    operations.extend(agent.map(agents_place));
+    operations.extend(masks_in_mounts(params.hidden.as_deref(), sources, &host.system));
+    operations.extend(agent.map(agent_mount));
     if sources.image.is_none() {
         operations.push(Operation::SealRoot);
     }
     operations
 }
 
-/// What a box adds to the base rootfs.
-fn additions(
+/// The operations of a box that starts with the base rootfs.
+fn beside_base_rootfs(
     sources: &Sources,
     scratch: u64,
     identity: &Identity,
     hidden: Option<&Path>,
     agent: Option<&Source>,
 ) -> Vec<Operation> {
-    let mut operations = own_slots(private_mounts(sources), scratch, identity.privilege);
+    let mut operations = own_mounts(writable_directories(sources), scratch, identity.privilege);
     operations.extend(shown(sources, identity, hidden));
-    operations.extend(agent.map(agents_place));
+    operations.extend(agent.map(agent_mount));
     operations
 }
 
-pub(crate) fn own_slots(places: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
-    let places = places.into_iter();
+/// The mounts that no two boxes share: scratch space for `directories`, /dev/pts and /proc.
+pub(super) fn own_mounts(directories: Vec<(&'static str, u32)>, scratch: u64, privilege: Privilege) -> Vec<Operation> {
+    let directories = directories.into_iter();
     let mut operations = vec![
         Operation::Scratch {
             size: scratch,
             inodes: ROOT_INODES + scratch / BYTES_PER_INODE,
-            directories: places.map(|(at, mode)| ScratchDirectory { at: literal(at), mode }).collect(),
+            directories: directories.map(|(at, mode)| ScratchDirectory { at: literal(at), mode }).collect(),
         },
         Operation::Pts { at: literal("/dev/pts") },
     ];
@@ -244,34 +243,63 @@ pub(crate) fn shown(sources: &Sources, identity: &Identity, hidden: Option<&Path
     let mut operations = Vec::new();
     if sources.project.iter().any(|place| place.at == AGENT_FILES) {
         // The base rootfs has mount points of a project there.
-        let cover = Cover::Directory(literal(AGENT_FRAME));
+        let cover = Cover::Directory(literal(AGENT_ROOT));
         operations.push(Operation::Mask { at: literal(WORKSPACE), cover });
     }
     operations.extend(workspace(sources, identity));
-    operations.extend(covers(hidden, sources, &[]));
-    operations.extend(sources.python.lay());
+    operations.extend(masks_in_mounts(hidden, sources, &[]));
+    operations.extend(sources.python.layer());
     operations
 }
 
-/// Mounts the agent's program over the path, readable and executable but not writable.
-pub(crate) fn agents_place(program: &Source) -> Operation {
+/// Mounts the agent's program, readable and executable but not writable.
+pub(crate) fn agent_mount(program: &Source) -> Operation {
     Operation::Bind { source: program.clone(), at: literal(AGENT), kind: FileKind::File, access: MountAccess::ReadOnly }
 }
 
 /// The agent receives everything else over its socket.
-pub(crate) fn agents_command() -> Command {
+pub(crate) fn agent_command() -> Command {
     Command { argv: vec![literal(AGENT)], environment: Vec::new(), search: Vec::new(), directory: literal("/") }
 }
 
-/// The mount of one directory, or those of a project or of an agent's files.
+/// The mounts of the workspace: one directory, or those of a project or of an agent's files.
 fn workspace(sources: &Sources, identity: &Identity) -> Vec<Operation> {
     let whole = sources.workspace.iter();
     let whole = whole.map(|directory| bind(directory, WORKSPACE.as_bytes(), MountAccess::ReadWrite, identity));
     whole.chain(sources.project.iter().flat_map(|place| project(place, identity))).collect()
 }
 
+/// Masks Ringwall's data directory `hidden` and everything in `sources.covered` that lies inside a mounted directory.
+/// `system` are the host's directories that this plan mounts for the system; none if the base rootfs has them.
+fn masks_in_mounts(hidden: Option<&Path>, sources: &Sources, system: &[SystemEntry]) -> Vec<Operation> {
+    let own = hidden.map(|path| (path, FileKind::Directory));
+    let others = sources.covered.iter().map(|covered| (covered.path.as_path(), covered.kind));
+    own.into_iter().chain(others).flat_map(|(path, kind)| mask_wherever_shown(path, kind, sources, system)).collect()
+}
+
+fn mask_wherever_shown(hidden: &Path, kind: FileKind, sources: &Sources, system: &[SystemEntry]) -> Vec<Operation> {
+    let system = system.iter().filter(|entry| entry.kind == SystemKind::Directory);
+    let system = system.map(|entry| Path::new(OsStr::from_bytes(entry.path.as_bytes()))).map(|path| (path, path));
+    let workspace = sources.workspace.iter().map(|directory| (directory.as_path(), Path::new(WORKSPACE)));
+    let read_only = sources.read_only.iter().map(|directory| (directory.as_path(), directory.as_path()));
+    let allowed = sources.allowed.iter().map(|allowed| (allowed.opened.as_path(), allowed.at.as_path()));
+    let cover = match kind {
+        FileKind::Directory => Cover::FileSystem,
+        FileKind::File => Cover::Null,
+    };
+    let paths = system.chain(workspace).chain(read_only).chain(allowed).filter_map(|(mounted, at)| {
+        let below = hidden.strip_prefix(mounted).ok()?;
+        // `join` with an empty path would add a slash.
+        let path: PathBuf = at.components().chain(below.components()).collect();
+        CString::new(path.into_os_string().into_encoded_bytes()).ok()
+    });
+    // Of nested mounts only the last one is visible, so one mask for equal paths is enough.
+    let paths: BTreeSet<CString> = paths.collect();
+    paths.into_iter().map(|at| Operation::Mask { at, cover: cover.clone() }).collect()
+}
+
 /// The files in /etc that we write.
-pub(crate) fn own_files() -> impl Iterator<Item = Operation> {
+pub(crate) fn etc_files() -> impl Iterator<Item = Operation> {
     box_layout::etc_files(box_layout::UID, box_layout::GID).into_iter().map(|(at, content)| Operation::File {
         at: literal(at),
         content: content.into_bytes(),
@@ -341,24 +369,15 @@ pub(crate) fn processes(privilege: Privilege, directories: &Cover) -> Vec<Operat
     operations
 }
 
-/// The writable directories of the box that no mount of the host replaces. A directory of the host
-/// shown at or above one of them takes its place; without the home directory, HOME is /tmp.
-fn private_mounts(sources: &Sources) -> Vec<(&'static str, u32)> {
+/// The writable directories of the box, without those at or below a directory of the host. Without
+/// the home directory, HOME is /tmp.
+fn writable_directories(sources: &Sources) -> Vec<(&'static str, u32)> {
     let taken = |place: &str| {
         (place == WORKSPACE && (sources.workspace.is_some() || !sources.project.is_empty()))
-            || sources.read_only.iter().any(|directory| Path::new(place).starts_with(directory.place()))
+            || sources.read_only.iter().any(|directory| Path::new(place).starts_with(directory.as_path()))
             || sources.allowed.iter().any(|allowed| Path::new(place).starts_with(&allowed.at))
     };
     MOUNT_POINTS.into_iter().filter(|(place, _)| !taken(place)).collect()
-}
-
-/// A writable directory. On the host's system it is part of the root's memory file system; an image
-/// may contain files there, so it gets a tmpfs over them.
-pub(crate) fn private(at: &str, scratch: u64, mode: u32, on_image: bool) -> Operation {
-    match on_image {
-        true => tmpfs(at, scratch, mode),
-        false => Operation::Writable { at: literal(at), mode },
-    }
 }
 
 fn tmpfs(at: &str, size: u64, mode: u32) -> Operation {
@@ -408,7 +427,7 @@ pub(crate) fn access(sources: &Sources) -> Vec<Access> {
     let rule = |beneath: &str, right| Access { beneath: literal(beneath), right };
     let root = if sources.image.is_some() { AccessRight::Write } else { AccessRight::Read };
     let mut rules = vec![rule("/", root), rule("/dev", AccessRight::WriteExisting)];
-    rules.extend(private_mounts(sources).into_iter().map(|(place, _)| rule(place, AccessRight::Write)));
+    rules.extend(writable_directories(sources).into_iter().map(|(place, _)| rule(place, AccessRight::Write)));
     if sources.workspace.is_some() {
         rules.push(rule(WORKSPACE, AccessRight::Write));
     }
@@ -429,19 +448,23 @@ pub(crate) fn access(sources: &Sources) -> Vec<Access> {
 fn scratch_mounts(sources: &Sources) -> Vec<CString> {
     let mut places = vec!["/"];
     if sources.image.is_some() {
-        places.extend(private_mounts(sources).into_iter().map(|(place, _)| place));
+        places.extend(writable_directories(sources).into_iter().map(|(place, _)| place));
     }
     places.into_iter().map(literal).collect()
 }
 
 /// The home directory, which must be writable.
 pub(crate) fn home(sources: &Sources) -> &'static str {
-    if private_mounts(sources).iter().any(|(place, _)| *place == box_layout::HOME) { box_layout::HOME } else { "/tmp" }
+    if writable_directories(sources).iter().any(|(place, _)| *place == box_layout::HOME) {
+        box_layout::HOME
+    } else {
+        "/tmp"
+    }
 }
 
 /// The environment contains only what is set here; the grant's variables override it.
 pub(crate) fn command(grant: &Grant, home: &str, python: Python, on_terminal: bool) -> Result<Command, Error> {
-    let mut environment = std::collections::BTreeMap::from([
+    let mut environment = BTreeMap::from([
         ("HOME", OsStr::new(home)),
         ("LANG", OsStr::new("C.UTF-8")),
         ("PATH", OsStr::new(SEARCH)),

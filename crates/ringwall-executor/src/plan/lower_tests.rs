@@ -4,21 +4,26 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use ringwall_jail::plan::{CgroupVersion, FileKind, MountAccess, Operation, Plan, Privilege, RootKind, WindowSize};
+use ringwall_jail::plan::{
+    CgroupVersion, FileKind, MountAccess, Operation, Owner as BoxOwner, Plan, Privilege, RootKind, WindowSize,
+};
 use ringwall_policy::{
     Access, AgentMounts, Ceilings, Field, Grant, Layer, LayerName, Layers, NetMode, NetRequest, Owner, PathAccess,
     PathControl, ProjectAccess, ProjectMounts, Request, Requirement, Rights, Root, Secret, SessionMounts, Verdict,
     Workspace,
 };
 
-use super::{BaseRoot, BoxParams, Entrypoint, MIB, lower, shown};
+use super::{BaseRoot, BoxParams, MIB, lower, shown};
 use crate::cgroup::layout::{CgroupLayout, CgroupSupport, Controller};
 use crate::counters::Caps;
 use crate::host::python::Python;
 use crate::host::{Covered, EtcEntry, Host, SystemEntry, SystemKind};
-use crate::plan::frame::{ahead, base_rootfs};
+use crate::plan::base_rootfs::{base_rootfs, warm_root};
 use crate::sources::allowed::{Allowed, Presence};
 use crate::sources::{Opened, ProjectPath, Sources};
+
+/// The user of the boxes that work on the test's directories.
+const BOX_OWNER: BoxOwner = BoxOwner { uid: 2001, gid: 2002 };
 
 fn text(text: &str) -> CString {
     CString::new(text).unwrap()
@@ -118,13 +123,12 @@ fn params(terminal: Option<WindowSize>, hidden: Option<&str>) -> BoxParams {
     BoxParams {
         kernel_mounts: Vec::new(),
         name: "ringwall-1-2-3".to_owned(),
-        host_uid: 1_880_000_001,
-        host_gid: 1_880_000_001,
+        owner: BoxOwner { uid: 1_880_000_001, gid: 1_880_000_001 },
         terminal,
         hold_at: None,
         hidden: hidden.map(PathBuf::from),
         base_root: BaseRoot::Host,
-        entrypoint: Entrypoint::Command,
+        agent: None,
     }
 }
 
@@ -175,7 +179,7 @@ fn check(name: &str, plan: &Plan) {
 }
 
 #[test]
-fn a_way_out_is_a_port_and_six_variables() {
+fn network_adds_proxy_port_and_six_variables() {
     let host = host(Privilege::Rootless, Err("no delegation".to_owned()));
     let plan = |net| {
         let grant = grant_with(Workspace::Private, Root::Host, &[], &[], net);
@@ -190,9 +194,9 @@ fn a_way_out_is_a_port_and_six_variables() {
     assert!(added.contains(&&text("https_proxy=http://127.0.0.1:3128")), "{added:?}");
 }
 
-/// Where there is no `python`, a box whose command speaks of it has a link of that name, and no other box pays for it.
+/// Without a `python` on the host, a box whose command may run it gets a link of that name, and no other box does.
 #[test]
-fn a_link_stands_in_for_python() {
+fn python3_gets_link_named_python() {
     let host = host(Privilege::Root, version_1());
     let grant = grant(Workspace::Private, Root::Host, &[], &[]);
     let lowered = |python, base_root| {
@@ -207,7 +211,7 @@ fn a_link_stands_in_for_python() {
         let added: Vec<_> = with.iter().filter(|one| !without.contains(one)).collect();
         let expected = if base_root == BaseRoot::Host { 3 } else { 1 };
         assert_eq!(added.len(), expected, "{added:?}");
-        assert_eq!(with.contains(&link), base_root == BaseRoot::Host, "a skeleton has it already");
+        assert_eq!(with.contains(&link), base_root == BaseRoot::Host, "the base rootfs has it already");
         let at = |wanted: &Operation| with.iter().position(|one| one == wanted);
         assert!(base_root == BaseRoot::BaseRootfs || at(&link) < at(&layer) && at(&layer) < at(&Operation::SealRoot));
     }
@@ -215,7 +219,7 @@ fn a_link_stands_in_for_python() {
     let image = Some(Opened::pretend(c"/var/lib/ringwall/images/tiny/rootfs", 0));
     let sources = Sources { python: Python::Python3, ..sources(None, image) };
     let on_image = lower(&grant, &host, &sources, &params(None, None)).unwrap().operations;
-    assert!(!on_image.contains(&layer), "an image is its maker's");
+    assert!(!on_image.contains(&layer), "an image is not changed");
 }
 
 /// Most distributions have a link at `/etc/os-release`, and a box has one of its own. A view that shows `/etc` entry by entry
@@ -282,10 +286,9 @@ fn project_of_its_owner() {
     let host = host(Privilege::Root, version_1());
     let workspace = project(ProjectAccess::WIDEST);
     let grant = grant(workspace, Root::Host, &[], &[]);
-    let (host_uid, host_gid) = (2001, 2002);
     let sources = Sources { project: places(&["inputs"], &["work", "artifacts"]), ..sources(None, None) };
     let hidden = Some("/data");
-    let params = BoxParams { host_uid, host_gid, ..params(None, hidden) };
+    let params = BoxParams { owner: BOX_OWNER, ..params(None, hidden) };
     let plan = lower(&grant, &host, &sources, &params).unwrap();
     let shown = format!("{plan:#?}");
     assert!(!shown.contains("owner: Some"), "the owner's files need no id-mapped mount");
@@ -303,9 +306,9 @@ fn narrow_project_on_an_image() {
     check("narrow_project_on_an_image", &plan);
 }
 
-/// Both directories can be written to, and what they lie in cannot: neither by its mount nor by Landlock.
+/// Both directories are writable, and their parent is not, neither by its mount nor by Landlock.
 #[test]
-fn an_agents_files() {
+fn agent_files() {
     let host = host(Privilege::Root, version_1());
     let mounts = AgentMounts {
         files: "/data/w/files".into(),
@@ -320,40 +323,39 @@ fn an_agents_files() {
     };
     let places = vec![place("/workspace/files", "/data/w/files"), place("/workspace/skills", "/data/w/skills")];
     let sources = Sources { project: places, ..sources(None, None) };
-    let params = BoxParams { host_uid: 2001, host_gid: 2002, ..params(None, Some("/data")) };
-    check("agents_files", &lower(&grant, &host, &sources, &params).unwrap());
+    let params = BoxParams { owner: BOX_OWNER, ..params(None, Some("/data")) };
+    check("agent_files", &lower(&grant, &host, &sources, &params).unwrap());
     let spawned = BoxParams { base_root: BaseRoot::BaseRootfs, ..params };
     let plan = lower(&grant, &host, &sources, &spawned).unwrap();
     assert!(!plan.access.iter().any(|access| access.beneath.as_c_str() == c"/workspace"));
-    check("agents_files_in_a_skeleton", &plan);
+    check("agent_files_on_base_rootfs", &plan);
 }
 
-/// Most of a box is the same for all: the spawner makes it once, and a box adds the rest.
+/// The spawner makes the part that all boxes share once, and a box adds the rest.
 #[test]
-fn root_in_a_skeleton() {
+fn root_on_base_rootfs() {
     let host = host(Privilege::Root, version_1());
-    insta::assert_snapshot!("skeleton", format!("{:#?}", base_rootfs(&host)));
+    insta::assert_snapshot!("base_rootfs", format!("{:#?}", base_rootfs(&host)));
     let grant = grant(Workspace::Directory("/home/u".into()), Root::Host, &[], &[]);
     let sources = sources(Some(Opened::pretend(c"/home/u", 501)), None);
     let spawned = BoxParams { base_root: BaseRoot::BaseRootfs, ..params(None, None) };
     let plan = lower(&grant, &host, &sources, &spawned).unwrap();
-    check("root_in_a_skeleton", &plan);
+    check("root_on_base_rootfs", &plan);
 }
 
-/// Made ahead and completed later, a box is what it would have been at once.
 #[test]
-fn warm_box_plus_additions_equals_cold_box() {
+fn completed_warm_box_equals_cold_box() {
     let host = host(Privilege::Root, version_1());
     let sources = sources(Some(Opened::pretend(c"/data/w", 2001)), None);
     let params = BoxParams { base_root: BaseRoot::BaseRootfs, ..params(None, None) };
     let plan = lower(&grant(Workspace::Private, Root::Host, &[], &[]), &host, &sources, &params).unwrap();
-    let made = [ahead(&host, &[], 16 * MIB, RootKind::Base), shown(&sources, &plan.identity, None)].concat();
+    let made = [warm_root(&host, &[], 16 * MIB, RootKind::Base), shown(&sources, &plan.identity, None)].concat();
     assert_eq!(made, plan.operations);
 }
 
-/// What does not fit into the skeleton is made from nothing, wherever PID 1 was born.
+/// Also if PID 1 starts with the base rootfs.
 #[test]
-fn other_roots_and_directories_do_not_fit_into_the_skeleton() {
+fn image_or_read_only_directory_gets_own_root() {
     let host = host(Privilege::Root, version_1());
     let spawned = BoxParams { base_root: BaseRoot::BaseRootfs, ..params(None, None) };
     let directories = vec![Opened::pretend(c"/opt/tools", 0)];
@@ -364,10 +366,10 @@ fn other_roots_and_directories_do_not_fit_into_the_skeleton() {
     }
 }
 
-/// Allowed paths lie at their own places, the outer before the inner, and can be written to; what is the server's own stays
-/// covered in them. An ordinary user's path that an operator allows is the box's own inside, root's never is.
+/// Allowed paths are mounted at their own paths, outer before inner, and writable; the server's data in them is masked. The
+/// box owns a person's path that an operator allows, and never root's.
 #[test]
-fn a_sessions_paths() {
+fn session_paths() {
     let allowed = |at: &str, uid: u32, rights: Rights, kind: FileKind| Allowed {
         at: at.into(),
         kind,
@@ -389,7 +391,7 @@ fn a_sessions_paths() {
             Covered { path: "/srv/workspaces".into(), kind: FileKind::Directory },
             Covered { path: "/home/u/.netrc".into(), kind: FileKind::File },
             Covered { path: "/elsewhere".into(), kind: FileKind::Directory },
-            // What is shown is itself what nobody is to see: a server's data may lie in the root of the host.
+            // The same path as an allowed one.
             Covered { path: "/etc/app.conf".into(), kind: FileKind::File },
         ]
     };
@@ -405,12 +407,12 @@ fn a_sessions_paths() {
     let sources = Sources { allowed: places(), covered: covered(), ..sources(Some(work), None) };
     let spawned = BaseRoot::BaseRootfs;
     let hidden = Some("/home/u/.local/share/ringwall");
-    let params = BoxParams { host_uid: 2001, host_gid: 2002, base_root: spawned, ..params(None, hidden) };
+    let params = BoxParams { owner: BOX_OWNER, base_root: spawned, ..params(None, hidden) };
     let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &params).unwrap();
-    assert_eq!(plan.root, RootKind::Own, "the skeleton has no room for them");
-    check("a_sessions_paths", &plan);
+    assert_eq!(plan.root, RootKind::Own, "the base rootfs has no mount points for them");
+    check("session_paths", &plan);
     let plan = lower(&grant, &host(Privilege::Rootless, version_1()), &sources, &params).unwrap();
-    assert!(!format!("{plan:#?}").contains("owner: Some"), "an ordinary user can map nobody");
+    assert!(!format!("{plan:#?}").contains("owner: Some"), "an ordinary user cannot map owners");
     let sources = Sources { allowed: Vec::new(), covered: covered(), ..sources };
     let plan = lower(&grant, &host(Privilege::Root, version_1()), &sources, &params).unwrap();
     assert_eq!(plan.root, RootKind::Base, "a session without paths is like any other box");

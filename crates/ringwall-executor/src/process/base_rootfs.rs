@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::error::{Error, talk};
 use crate::host;
 use crate::host::Host;
-use crate::plan::frame;
+use crate::plan::base_rootfs;
 use crate::plan::lower::{BaseRoot, masks};
 use crate::process::spawner::{TIMEOUT, receive_answer};
 
@@ -40,7 +40,7 @@ impl BaseRootfs {
         }
         let files = host.etc.iter().filter(|entry| entry.kind == FileKind::File);
         Some(BaseRootfs {
-            operations: frame::base_rootfs(host),
+            operations: base_rootfs::base_rootfs(host),
             files: files.map(|entry| (entry.path.clone(), stamp(&entry.path))).collect(),
         })
     }

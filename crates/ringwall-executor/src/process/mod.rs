@@ -1,7 +1,6 @@
 //! Processes of this program in its jail roles: the executable they start from, the spawner of all boxes, and their messages.
 
 pub(crate) mod base_rootfs;
-pub(crate) mod mappings;
 pub(crate) mod program;
 pub(crate) mod spawner;
 
@@ -16,7 +15,7 @@ use tokio::net::UnixStream;
 
 use crate::error::Error;
 
-/// The next message of a jail process; `None` when it is gone. The socket keeps message boundaries; tokio's stream type only
+/// The next message of a jail process; `None` when it is gone. The socket keeps message boundaries, so tokio's stream type only
 /// waits until it is readable.
 pub(crate) async fn receive<T: DeserializeOwned>(control: &UnixStream) -> Result<Option<(T, Vec<OwnedFd>)>, Error> {
     loop {

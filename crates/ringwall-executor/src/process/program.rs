@@ -58,7 +58,7 @@ pub(crate) fn agent(privilege: Privilege) -> Result<Source, Error> {
 }
 
 /// The path of this program on disk, for backends that need a path.
-pub(crate) fn place() -> Result<PathBuf, Error> {
+pub(crate) fn path_on_disk() -> Result<PathBuf, Error> {
     let path = std::fs::read_link(OWN).map_err(Error::CopyProgram)?;
     match path.exists() {
         true => Ok(path),
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_copy_is_this_program_and_cannot_be_written() {
+    fn copy_equals_this_program_and_cannot_be_written() {
         let copy = copy().unwrap();
         let own = std::fs::metadata(OWN).unwrap().len();
         assert_eq!(rustix::fs::fstat(&copy).unwrap().st_size as u64, own);

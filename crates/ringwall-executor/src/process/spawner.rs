@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ringwall_jail::plan::{CgroupVersion, Owner};
 use ringwall_jail::{PROCESS_NAME, Removal, Reply, Request, wire};
 use rustix::event::{PollFd, PollFlags};
@@ -35,6 +35,9 @@ use crate::process::program::Program;
 /// Time limit for an answer, and for the end after the socket was closed.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Enough for the workspaces in use at one time, each with a few uids.
+const MAX_MAPPINGS: usize = 128;
+
 #[derive(Debug)]
 pub(crate) struct Spawner {
     program: Program,
@@ -42,6 +45,10 @@ pub(crate) struct Spawner {
     base_rootfs: Option<BaseRootfs>,
     groups: GroupPaths,
     processes: Mutex<Processes>,
+    /// User namespaces for id-mapped mounts, by owner of the files and uid of the box, least recently
+    /// used first. Making one needs a process, which takes longer than all other work when a warm box
+    /// is taken. No process of a box is ever in one.
+    mappings: Mutex<Vec<((Owner, Owner), OwnedFd)>>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +85,13 @@ impl Spawner {
     /// The process starts with the first box.
     pub(crate) fn new(host: &Host) -> Result<Self, Error> {
         let (program, base_rootfs) = (Program::choose()?, BaseRootfs::of(host));
-        Ok(Spawner { program, base_rootfs, groups: GroupPaths::of(host), processes: Mutex::default() })
+        Ok(Spawner {
+            program,
+            base_rootfs,
+            groups: GroupPaths::of(host),
+            processes: Mutex::default(),
+            mappings: Mutex::default(),
+        })
     }
 
     /// The executable of jail processes.
@@ -98,7 +111,7 @@ impl Spawner {
 
     /// The root in which the spawner makes PID 1; starts the spawner if needed.
     pub(crate) fn base_root(&self) -> Result<BaseRoot, Error> {
-        let mut processes = self.lock();
+        let mut processes = self.processes.lock();
         if processes.current.is_none() {
             processes.current = Some(self.start()?);
         }
@@ -116,7 +129,7 @@ impl Spawner {
 
     /// Sends a request and returns the process that got it; starts the spawner if needed.
     pub(crate) fn request(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Parent, Error> {
-        let mut processes = self.lock();
+        let mut processes = self.processes.lock();
         processes.end_retired();
         let ask = |process: &Process| wire::send(&process.requests, request, descriptors);
         match processes.current.as_ref().map(|process| (ask(process), process.parent())) {
@@ -133,14 +146,10 @@ impl Spawner {
 
     /// Stops sending requests to this process. Its successor, if there is one, stays.
     pub(crate) fn retire(&self, parent: &Parent) {
-        let mut processes = self.lock();
+        let mut processes = self.processes.lock();
         if processes.current.as_ref().is_some_and(|process| Arc::ptr_eq(&process.boxes, &parent.boxes)) {
             processes.retire();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Processes> {
-        self.processes.lock()
     }
 
     /// True if the base rootfs still shows the current files of the host.
@@ -148,8 +157,23 @@ impl Spawner {
         self.base_rootfs.as_ref().is_none_or(BaseRootfs::is_current)
     }
 
-    /// Makes a user namespace for a mount that shows `owner`'s files as those of `host`.
+    /// A user namespace for a mount that shows `owner`'s files as those of `host`.
     pub(crate) fn mapping(&self, owner: Owner, host: Owner) -> rustix::io::Result<OwnedFd> {
+        let mut cached = self.mappings.lock();
+        let found = cached.iter().position(|(known, _)| *known == (owner, host)).map(|found| cached.remove(found).1);
+        // Not held while the spawner works.
+        drop(cached);
+        let namespace = found.map_or_else(|| self.new_mapping(owner, host), Ok)?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(&namespace, 0);
+        let mut cached = self.mappings.lock();
+        if cached.len() >= MAX_MAPPINGS {
+            cached.remove(0);
+        }
+        cached.push(((owner, host), namespace));
+        copy
+    }
+
+    fn new_mapping(&self, owner: Owner, host: Owner) -> rustix::io::Result<OwnedFd> {
         let (ours, theirs) = wire::pair()?;
         let parent = self.request(&Request::Mapping { owner, host }, &[theirs.as_fd()]).map_err(|_| Errno::PIPE)?;
         drop(theirs);

@@ -1,9 +1,9 @@
 //! Checks that a command may run in an existing box.
 //!
-//! The box was made for another grant, and whatever that grant allows the command gets too. So
-//! files, root and network must be the same, and every protection that the command requires must
-//! hold. Limits of the whole box (memory, processes, CPUs, scratch space) stay those of the box; a
-//! grant that asks for more is refused.
+//! The box was made for another grant, and the command gets everything that grant allows. So files,
+//! root and network must be the same, and every protection that the command requires must hold.
+//! Limits of the whole box (memory, processes, CPUs, scratch space) stay those of the box; a grant
+//! that asks for more is refused.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,38 +15,40 @@ use crate::error::Error;
 /// Limits of the whole box.
 const SHARED: [Field; 4] = [Field::MemoryMb, Field::CpuMillis, Field::Pids, Field::ScratchMb];
 
-pub(crate) fn admit(home: &Grant, visitor: &Grant) -> Result<(), Error> {
+pub(crate) fn admit(of_box: &Grant, command: &Grant) -> Result<(), Error> {
     let refuse = |what| Err(Error::NotForThisBox { what });
-    if home.root() != visitor.root() {
+    if of_box.root() != command.root() {
         return refuse("programs");
     }
-    if !is_same_workspace(home.workspace(), visitor.workspace()) || home.read_only() != visitor.read_only() {
+    if !is_same_workspace(of_box.workspace(), command.workspace()) || of_box.read_only() != command.read_only() {
         return refuse("files");
     }
-    let (allowed, asked) = (&home.effective().limits, &visitor.effective().limits);
+    let (allowed, asked) = (&of_box.effective().limits, &command.effective().limits);
     if SHARED.iter().any(|field| asked.get(*field) > allowed.get(*field)) {
         return refuse("limits");
     }
-    if !visitor.effective().require.is_subset(&home.effective().require) {
+    if !command.effective().require.is_subset(&of_box.effective().require) {
         return refuse("protections");
     }
-    if home.effective().net != visitor.effective().net {
+    if of_box.effective().net != command.effective().net {
         return refuse("networks");
     }
     Ok(())
 }
 
-fn is_same_workspace(home: &Workspace, visitor: &Workspace) -> bool {
-    match (home, visitor) {
-        (Workspace::Session(home), Workspace::Session(visitor)) => {
-            home.work == visitor.work && home.owner == visitor.owner && reach(home) == reach(visitor)
+fn is_same_workspace(of_box: &Workspace, command: &Workspace) -> bool {
+    match (of_box, command) {
+        (Workspace::Session(of_box), Workspace::Session(command)) => {
+            of_box.work == command.work
+                && of_box.owner == command.owner
+                && mounted_paths(of_box) == mounted_paths(command)
         }
-        (home, visitor) => home == visitor,
+        (of_box, command) => of_box == command,
     }
 }
 
 /// The mounted paths of the host. The paths that a command names do not matter.
-fn reach(mounts: &SessionMounts) -> Option<BTreeSet<(&Path, &Path)>> {
+fn mounted_paths(mounts: &SessionMounts) -> Option<BTreeSet<(&Path, &Path)>> {
     match &mounts.control {
         PathControl::Off(_) => None,
         PathControl::On(access) => {
@@ -105,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn a_command_comes_in_only_where_nothing_is_that_it_was_not_granted() {
-        let home = grant(DEFAULT);
+    fn grant_that_differs_from_the_box_is_refused() {
+        let of_box = grant(DEFAULT);
         for (asked, expected) in [
             (DEFAULT, None),
             (Asked { memory: 32, timeout: 900_000, ..DEFAULT }, None),
@@ -115,7 +117,7 @@ mod tests {
             (Asked { read_only: vec!["/opt/tools".into()], ..DEFAULT }, Some("files")),
             (Asked { require: Some(Requirement::Memory), ..DEFAULT }, Some("protections")),
         ] {
-            let refused = match admit(&home, &grant(asked)) {
+            let refused = match admit(&of_box, &grant(asked)) {
                 Ok(()) => None,
                 Err(Error::NotForThisBox { what }) => Some(what),
                 Err(other) => panic!("{other}"),

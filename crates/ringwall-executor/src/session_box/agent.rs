@@ -1,109 +1,99 @@
-//! A box with a running agent and no grant yet: the first stage of a session box.
+//! The connection to the agent of a session box.
 //!
-//! Three tasks serve it: one writes to the agent, one reads from it, and one waits for the end of
-//! the box and publishes it. Dropping the value ends the box.
+//! Three tasks serve it: one writes to the agent (`writer`), one reads from it, and one waits for the
+//! end of the box and publishes it. Frames are bounded, and `state` checks each message; the first
+//! invalid one kills the box. The agent's standard error is read and discarded.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringwall_jail::agent::frame::Enabled;
+use ringwall_jail::agent::frame::{Enabled, FrameError, FrameReader, MAX_FROM_AGENT, read};
 use ringwall_jail::report::{Protection, ProtectionName};
-use tokio::net::unix::pipe::Sender;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::{Receiver, Sender};
 
-use super::listen::{ignore, listen};
-use super::register::{Death, Life, Shared};
+use super::state::{BoxState, Death, Shared};
 use super::writer::AgentWriter;
 use crate::counters::register;
 use crate::error::Error;
-use crate::outcome::{Ending, Outcome};
-use crate::running::RunningBox;
+use crate::running::{Ending, Outcome, RunningBox};
 
 /// Time limit for the agent's first message and for starting a command.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Debug)]
-pub(crate) struct AgentConnection {
-    pub(super) shared: Arc<Shared>,
-    pub(super) proxy_socket: Option<OwnedFd>,
-    pub(super) protections: Vec<Protection>,
+/// Starts the tasks. If this fails, the box is killed.
+pub(super) async fn connect(mut running: RunningBox) -> Result<Arc<Shared>, Error> {
+    let pipes = running.take_streams().into_pipes();
+    let [stdin, stdout, stderr] = pipes.ok_or(Error::JailDied)?;
+    let writer = AgentWriter::open(register(stdin, Sender::from_owned_fd).await.map_err(Error::Talk)?);
+    let shared = Arc::new(Shared::new(running.control(), writer));
+    tokio::spawn(listen(stdout, Arc::clone(&shared)));
+    tokio::spawn(discard(stderr));
+    tokio::spawn(follow(running, Arc::clone(&shared)));
+    Ok(shared)
 }
 
-impl AgentConnection {
-    /// Returns after the agent's first message.
-    pub(crate) async fn begin(mut running: RunningBox) -> Result<Self, Error> {
-        let pipes = running.take_streams().into_pipes();
-        let [stdin, stdout, stderr] = pipes.ok_or(Error::JailDied)?;
-        let writer = AgentWriter::open(register(stdin, Sender::from_owned_fd).await.map_err(Error::Talk)?);
-        let shared = Arc::new(Shared::new(running.control(), writer));
-        let (protections, proxy_socket) = (running.protections().to_vec(), running.proxy_socket.take());
-        tokio::spawn(listen(stdout, Arc::clone(&shared)));
-        tokio::spawn(ignore(stderr));
-        tokio::spawn(follow(running, Arc::clone(&shared)));
-        // From here on, dropping `agent` ends the box.
-        let mut agent = AgentConnection { shared, proxy_socket, protections };
-        let mut life = agent.shared.life.subscribe();
-        match tokio::time::timeout(TIMEOUT, life.wait_for(|life| *life != Life::Waking)).await {
-            Ok(Ok(life)) => match &*life {
-                Life::Over(death) => return Err(death.to_error()),
-                Life::Waking | Life::AgentConnection | Life::Paused => {}
-            },
-            Ok(Err(_)) | Err(_) => return Err(Error::NoAnswer { from: "the agent in the box", timeout: TIMEOUT }),
-        }
-        agent.protections.push(match agent.shared.isolated.get() {
-            Some(Enabled::Yes) => Protection::enforced(ProtectionName::CommandsApart),
-            Some(Enabled::No) | None => {
-                Protection::not_available(ProtectionName::CommandsApart, "there is no Landlock in this box")
+/// Waits for the agent's first message, which says if it isolates the processes from each other.
+pub(super) async fn ready(shared: &Shared) -> Result<Protection, Error> {
+    let mut state = shared.state.subscribe();
+    match tokio::time::timeout(TIMEOUT, state.wait_for(|state| *state != BoxState::Starting)).await {
+        Ok(Ok(state)) => {
+            if let BoxState::Dead(death) = &*state {
+                return Err(death.to_error());
             }
-        });
-        Ok(agent)
+        }
+        Ok(Err(_)) | Err(_) => return Err(Error::NoAnswer { from: "the agent in the box", timeout: TIMEOUT }),
     }
+    Ok(match shared.isolated.get() {
+        Some(Enabled::Yes) => Protection::enforced(ProtectionName::CommandsApart),
+        Some(Enabled::No) | None => {
+            Protection::not_available(ProtectionName::CommandsApart, "there is no Landlock in this box")
+        }
+    })
+}
 
-    pub(crate) fn is_alive(&self) -> bool {
-        self.shared.doom().is_none() && !matches!(*self.shared.life.borrow(), Life::Over(_))
-    }
+/// Handles the agent's messages until it ends or breaks the protocol.
+async fn listen(pipe: OwnedFd, shared: Arc<Shared>) {
+    shared.kill_for(match handle_messages(pipe, &shared).await {
+        Ok(()) => "its agent has ended",
+        Err(FrameError) => "its agent broke the protocol",
+    });
+}
 
-    /// Ends the box and waits for its last process.
-    pub(crate) async fn end(&self) {
-        self.shared.end_for(Death::Ordered);
-        self.died().await;
-    }
-
-    pub(crate) async fn died(&self) -> Death {
-        let mut life = self.shared.life.subscribe();
-        let over = life.wait_for(|life| matches!(life, Life::Over(_))).await;
-        match over.as_deref() {
-            Ok(Life::Over(death)) => death.clone(),
-            Ok(Life::Waking | Life::AgentConnection | Life::Paused) | Err(_) => Death::Ordered,
+async fn handle_messages(pipe: OwnedFd, shared: &Shared) -> Result<(), FrameError> {
+    let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return Ok(()) };
+    let mut frames = FrameReader::new(MAX_FROM_AGENT);
+    loop {
+        match pipe.read(frames.space()).await {
+            Ok(0) | Err(_) => return Ok(()),
+            Ok(count) => frames.filled(count),
+        }
+        while let Some(body) = frames.take()? {
+            shared.handle(&read(body)?)?;
         }
     }
 }
 
-impl Drop for AgentConnection {
-    fn drop(&mut self) {
-        self.shared.end_for(Death::Ordered);
-    }
+async fn discard(pipe: OwnedFd) {
+    let Ok(mut pipe) = register(pipe, Receiver::from_owned_fd).await else { return };
+    let mut buffer = [0; 4096];
+    while let Ok(1..) = pipe.read(&mut buffer).await {}
 }
 
 /// Waits for the end of the box and publishes the reason.
 async fn follow(running: RunningBox, shared: Arc<Shared>) {
     let outcome = running.wait().await;
-    // An OOM kill can also be the cause of an agent that seemed to end by itself.
-    let ran_out = matches!(&outcome, Ok(Outcome { out_of_memory: true, .. }));
-    let death = match (shared.doom().cloned(), outcome) {
-        (Some(Death::Ordered), _) => Death::Ordered,
-        (_, Ok(_)) if ran_out && ended_by_kernel(&shared) => Death::OutOfMemory,
+    let death = match (shared.kill_reason().cloned(), outcome) {
+        (Some(Death::Stopped), _) => Death::Stopped,
+        // An OOM kill can also be the cause of an agent that seemed to end by itself.
+        (None | Some(Death::Failed(_)), Ok(Outcome { out_of_memory: true, .. })) => Death::OutOfMemory,
         (_, Ok(Outcome { ending: Ending::OverCounters, .. })) => {
-            Death::Itself("it held more epoll watches or unreceived descriptors than one box may".to_owned())
+            Death::Failed("it held more epoll watches or unreceived descriptors than one box may".to_owned())
         }
         (Some(death), Ok(_)) => death,
-        (None, Ok(_)) => Death::Itself("its agent has ended".to_owned()),
-        (_, Err(error)) => Death::Itself(error.to_string()),
+        (None, Ok(_)) => Death::Failed("its agent has ended".to_owned()),
+        (_, Err(error)) => Death::Failed(error.to_string()),
     };
     shared.mark_dead(death);
-}
-
-/// True if we did not end the box; an OOM kill then explains it best.
-fn ended_by_kernel(shared: &Shared) -> bool {
-    matches!(shared.doom(), None | Some(Death::Itself(_)))
 }

@@ -1,115 +1,168 @@
-//! Pauses and resumes a box, and resumes it temporarily for operations that need the agent.
+//! Pauses and resumes a box, and its clock, which stops while the box is paused.
 //!
 //! Each change runs in its own task, so it completes even if the caller is gone. A paused agent
-//! reads nothing, so ending a command resumes the box meanwhile (`stir`); it is paused again
-//! afterwards unless it was resumed.
+//! reads nothing, so ending a process resumes the box meanwhile ([`Shared::hold_running`]); it is
+//! paused again afterwards unless it was resumed.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedRwLockReadGuard;
 
-use super::register::{Death, Life, Shared};
+use super::state::{BoxState, Shared};
 use crate::cgroup::freezer::Pause;
 use crate::error::Error;
 
+/// Measures the running time of a box.
+#[derive(Debug)]
+pub(crate) struct Clock(Mutex<Elapsed>);
+
+#[derive(Debug)]
+struct Elapsed {
+    before: Duration,
+    /// The start of the running interval; `None` while stopped.
+    since: Option<Instant>,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Clock(Mutex::new(Elapsed { before: Duration::ZERO, since: Some(Instant::now()) }))
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        let elapsed = self.0.lock();
+        elapsed.before + elapsed.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn stop(&self) {
+        let mut elapsed = self.0.lock();
+        if let Some(since) = elapsed.since.take() {
+            elapsed.before += since.elapsed();
+        }
+    }
+
+    fn resume(&self) {
+        self.0.lock().since.get_or_insert_with(Instant::now);
+    }
+}
+
 /// Keeps the box running while it lives.
 #[derive(Debug)]
-pub(crate) struct Stirred {
+pub(crate) struct RunningHold {
     shared: Arc<Shared>,
-    /// `None` if the box could not be resumed and ends.
-    going_on: Option<OwnedRwLockReadGuard<Pause>>,
+    /// `None` if the box could not be resumed and is killed.
+    wanted_pause: Option<OwnedRwLockReadGuard<Pause>>,
 }
 
 impl Shared {
-    /// Applies the wanted state. Dropping the future does not interrupt it.
-    pub(crate) async fn turn(self: &Arc<Self>, pause: Pause) -> Result<(), Error> {
+    /// Pauses or resumes the box. Dropping the future does not interrupt the change.
+    pub(crate) async fn set_pause(self: &Arc<Self>, pause: Pause) -> Result<(), Error> {
         let shared = Arc::clone(self);
-        let turned = tokio::spawn(async move {
-            let mut wanted = Arc::clone(&shared.wanted).write_owned().await;
-            shared.settle(pause).await?;
+        let changed = tokio::spawn(async move {
+            let mut wanted = Arc::clone(&shared.wanted_pause).write_owned().await;
+            shared.apply_pause(pause).await?;
             *wanted = pause;
             Ok(())
         });
-        turned.await.unwrap_or(Err(Error::JailDied))
+        changed.await.unwrap_or(Err(Error::JailDied))
     }
 
     /// Resumes the box and keeps it from being paused.
-    pub(crate) async fn stir(self: &Arc<Self>) -> Stirred {
-        let going_on = Arc::clone(&self.wanted).read_owned().await;
-        if *self.life.borrow() != Life::Paused {
-            return Stirred { shared: Arc::clone(self), going_on: Some(going_on) };
+    pub(crate) async fn hold_running(self: &Arc<Self>) -> RunningHold {
+        let wanted = Arc::clone(&self.wanted_pause).read_owned().await;
+        if *self.state.borrow() != BoxState::Paused {
+            return RunningHold { shared: Arc::clone(self), wanted_pause: Some(wanted) };
         }
-        drop(going_on);
+        drop(wanted);
         let shared = Arc::clone(self);
-        let woken = tokio::spawn(async move {
-            let wanted = Arc::clone(&shared.wanted).write_owned().await;
-            let woken = shared.settle(Pause::End).await;
-            woken.map(|()| wanted.downgrade())
+        let resumed = tokio::spawn(async move {
+            let wanted = Arc::clone(&shared.wanted_pause).write_owned().await;
+            let resumed = shared.apply_pause(Pause::End).await;
+            resumed.map(|()| wanted.downgrade())
         });
-        let going_on = woken.await.ok().and_then(Result::ok);
-        if going_on.is_none() {
-            self.end_for(Death::Itself("it could not be let go on".to_owned()));
+        let wanted_pause = resumed.await.ok().and_then(Result::ok);
+        if wanted_pause.is_none() {
+            self.kill_for("it could not be resumed");
         }
-        Stirred { shared: Arc::clone(self), going_on }
+        RunningHold { shared: Arc::clone(self), wanted_pause }
     }
 
-    async fn settle(&self, pause: Pause) -> Result<(), Error> {
-        let now = self.life.borrow().clone();
-        match (now, pause) {
-            (Life::Over(death), _) => return Err(death.to_error()),
-            (Life::Waking, _) | (Life::Paused, Pause::Begin) => return Ok(()),
-            (Life::AgentConnection, Pause::End) => {
-                // The box is not paused as far as known; resume it to be sure.
+    async fn apply_pause(&self, pause: Pause) -> Result<(), Error> {
+        let now = self.state.borrow().clone();
+        let next = match (now, pause) {
+            (BoxState::Dead(death), _) => return Err(death.to_error()),
+            (BoxState::Starting, _) | (BoxState::Paused, Pause::Begin) => return Ok(()),
+            (BoxState::Running, Pause::End) => {
+                // An earlier pause may have been applied in part.
                 let _ = self.control.resume().await;
                 return Ok(());
             }
-            (Life::AgentConnection, Pause::Begin) => {
-                let stopped = self.control.pause().await;
-                // A box that is ending was thawed for that; frozen again it would never die. Its
+            (BoxState::Running, Pause::Begin) => {
+                let paused = self.control.pause().await;
+                // A box that is being killed was thawed for that; frozen again it would never die. Its
                 // end thaws it again after this.
-                let stopped = self.doom().map_or(stopped, |death| Err(death.to_error()));
-                if let Err(error) = stopped {
+                let paused = self.kill_reason().map_or(paused, |death| Err(death.to_error()));
+                if let Err(error) = paused {
                     // The freeze may have been applied in part.
                     let _ = self.control.resume().await;
                     return Err(error);
                 }
                 self.clock.stop();
+                BoxState::Paused
             }
-            (Life::Paused, Pause::End) => {
+            (BoxState::Paused, Pause::End) => {
                 self.control.resume().await?;
-                self.clock.go_on();
+                self.clock.resume();
+                BoxState::Running
             }
-        }
-        let to = match pause {
-            Pause::Begin => Life::Paused,
-            Pause::End => Life::AgentConnection,
         };
-        self.life.send_if_modified(|life| {
-            let lives = !matches!(life, Life::Over(_));
-            if lives {
-                *life = to;
+        self.state.send_if_modified(|state| {
+            let is_alive = !matches!(state, BoxState::Dead(_));
+            if is_alive {
+                *state = next;
             }
-            lives
+            is_alive
         });
         Ok(())
     }
 }
 
-impl Drop for Stirred {
+impl Drop for RunningHold {
     fn drop(&mut self) {
-        let is_to_stand_still = self.going_on.take().is_some_and(|wanted| *wanted == Pause::Begin);
+        if self.wanted_pause.take().is_none_or(|wanted| *wanted == Pause::End) {
+            return;
+        }
         // Without a runtime the process is shutting down.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if is_to_stand_still {
-            let shared = Arc::clone(&self.shared);
-            runtime.spawn(async move {
-                let wanted = Arc::clone(&shared.wanted).write_owned().await;
-                if *wanted == Pause::Begin
-                    && let Err(error) = shared.settle(Pause::Begin).await
-                {
-                    shared.end_for(Death::Itself(format!("it could not be held still again: {error}")));
-                }
-            });
+        let shared = Arc::clone(&self.shared);
+        runtime.spawn(async move {
+            let wanted = Arc::clone(&shared.wanted_pause).write_owned().await;
+            if *wanted == Pause::Begin
+                && let Err(error) = shared.apply_pause(Pause::Begin).await
+            {
+                shared.kill_for(format!("it could not be paused again: {error}"));
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stopped_clock_does_not_advance() {
+        let clock = Clock::start();
+        clock.stop();
+        let stopped = clock.now();
+        clock.stop();
+        assert_eq!(clock.now(), stopped);
+        clock.resume();
+        clock.resume();
+        let before = Instant::now();
+        while clock.now() == stopped {
+            assert!(before.elapsed() < Duration::from_secs(10));
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::sources::{Held, Opened, view};
 /// One path, opened.
 #[derive(Debug)]
 pub(crate) struct Allowed {
-    /// Where the box sees it.
+    /// Its path in the box.
     pub(crate) at: PathBuf,
     pub(crate) kind: FileKind,
     pub(crate) rights: Rights,
@@ -34,11 +34,11 @@ pub(crate) struct Allowed {
     pub(crate) opened: Opened,
 }
 
-/// True if a box is refused if the path is gone, or another file, when the box is made.
+/// Says if a box is refused when the path is missing or another file by the time the box is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Required,
-    /// For entries of a directory that nobody named one by one.
+    /// For entries that were found in a directory and not named by the operator.
     Optional,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
                 && other.opened.owner == one.opened.owner
                 && place.at == place.real
                 && place.at.starts_with(&other.at)
-                && other.at == other.opened.place()
+                && other.at == other.opened.as_path()
         };
         // A link inside a shown directory works by itself.
         let is_within = |other: &Allowed| place.at != place.real && place.at.starts_with(&other.at);
@@ -89,7 +89,7 @@ pub(crate) fn open_allowed(places: &[AllowedPath], data: Option<&Path>) -> Resul
 /// Binds each directory between a shown directory and Ringwall's data below it. A mount point cannot be renamed, so the mask
 /// over the data stays in its place. The binds show no more than the directory they lie in.
 fn pin(allowed: &[Allowed], data: &Path) -> Result<Vec<Allowed>, Error> {
-    let above = allowed.iter().filter(|one| one.at == one.opened.place() && data.starts_with(&one.at));
+    let above = allowed.iter().filter(|one| one.at == one.opened.as_path() && data.starts_with(&one.at));
     // The innermost of nested directories is the visible one.
     let Some(shown) = above.max_by_key(|one| one.at.components().count()) else { return Ok(Vec::new()) };
     let between = data.ancestors().skip(1).take_while(|directory| *directory != shown.at);

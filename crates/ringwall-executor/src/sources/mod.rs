@@ -29,7 +29,7 @@ use crate::host::Covered;
 use crate::host::mount_table;
 use crate::host::mount_table::Mount;
 use crate::host::python::Python;
-use crate::host::real_path::{find_place, where_is};
+use crate::host::real_path::{find_path, where_is};
 use crate::image::{HeldImage, Store};
 use crate::sources::allowed::{Allowed, open_allowed};
 use crate::sources::view::{Link, Shown};
@@ -51,7 +51,7 @@ pub(crate) struct Sources {
     pub(crate) allowed: Vec<Allowed>,
     /// Symbolic links beside them, where a directory of the host is shown entry by entry.
     pub(crate) links: Vec<Link>,
-    /// What is masked below any directory of the host that the box shows.
+    /// Paths to mask below any directory of the host that the box shows.
     pub(crate) covered: Vec<Covered>,
     /// Refused if the box sees a directory of the host.
     pub(crate) unix_sockets: UnixSockets,
@@ -67,7 +67,7 @@ pub(crate) struct ProjectPath {
     pub(crate) content: Option<(Opened, MountAccess)>,
 }
 
-/// An open directory and what is known of it.
+/// An open file or directory of the host.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) path: CString,
@@ -94,7 +94,7 @@ impl Opened {
     }
 
     /// The path on the host.
-    pub(crate) fn place(&self) -> &Path {
+    pub(crate) fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(self.path.as_bytes()))
     }
 
@@ -143,10 +143,10 @@ impl Sources {
             Workspace::Directory(path) => (Some(open(path)?), Vec::new()),
             Workspace::Project(mounts) => (None, open_project(mounts, data)?),
             Workspace::Agent(mounts) => (None, open_agent(mounts, data)?),
-            Workspace::Session(mounts) => (Some(open_own(&mounts.work, data)?), Vec::new()),
+            Workspace::Session(mounts) => (Some(open_in_data(&mounts.work, data)?), Vec::new()),
         };
         let Shown { allowed, links, mut covered, .. } = match grant.workspace() {
-            Workspace::Session(mounts) => open_reach(mounts, data).await?,
+            Workspace::Session(mounts) => open_session_paths(mounts, data).await?,
             Workspace::Private | Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_) => {
                 Shown::default()
             }
@@ -172,7 +172,7 @@ impl Sources {
             Root::Docker(image) => return Err(Error::OnlyForDocker(image.clone())),
         };
         let read_only = grant.read_only().iter().map(open).collect::<Result<_, _>>()?;
-        let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::place));
+        let python = Python::choose(grant, image.as_ref().map_or(Path::new("/"), Opened::as_path));
         Ok(Sources { workspace, project, read_only, allowed, links, covered, unix_sockets, image, python })
     }
 }
@@ -188,23 +188,22 @@ pub(crate) fn owner(grant: &Grant) -> Option<Owner> {
     .map(|owner| Owner { uid: owner.uid(), gid: owner.gid() })
 }
 
-/// What backends other than the native one mount: the directories of a project, or of a session.
-pub(crate) fn open_slots(grant: &Grant, data: Option<&Path>) -> Result<Vec<ProjectPath>, Error> {
+/// Opens the mounts of backends other than the native one: the directories of a project, or of a session.
+pub(crate) fn open_mounts(grant: &Grant, data: Option<&Path>) -> Result<Vec<ProjectPath>, Error> {
     match grant.workspace() {
         Workspace::Project(mounts) => open_project(mounts, data),
-        Workspace::Session(mounts) => Ok(vec![session_place(open_own(&mounts.work, data)?)]),
+        Workspace::Session(mounts) => Ok(vec![session_path(open_in_data(&mounts.work, data)?)]),
         Workspace::Private | Workspace::Directory(_) | Workspace::Agent(_) => Ok(Vec::new()),
     }
 }
 
 /// The session's directory as the only mount of its box.
-pub(crate) fn session_place(opened: Opened) -> ProjectPath {
+pub(crate) fn session_path(opened: Opened) -> ProjectPath {
     ProjectPath { at: WORKSPACE, content: Some((opened, MountAccess::ReadWrite)) }
 }
 
-/// True if a session has its own directory and nothing else of the host, which is all that other
-/// backends can mount.
-pub(crate) fn is_alone(mounts: &SessionMounts) -> bool {
+/// True if a session has only its own directory of the host; other backends can mount no more.
+pub(crate) fn has_own_directory_only(mounts: &SessionMounts) -> bool {
     match &mounts.control {
         PathControl::On(access) => access.mounts.is_empty(),
         PathControl::Off(_) => false,
@@ -218,7 +217,7 @@ pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Resul
         ("/workspace/work", &mounts.work, mounts.access.work),
         ("/workspace/artifacts", &mounts.artifacts, mounts.access.artifacts),
     ];
-    let open = |path: &PathBuf| open_own(path, data);
+    let open = |path: &PathBuf| open_in_data(path, data);
     let places = directories.into_iter().map(|(at, path, access)| {
         let content = match access {
             Access::Empty => None,
@@ -234,12 +233,12 @@ pub(crate) fn open_project(mounts: &ProjectMounts, data: Option<&Path>) -> Resul
 fn open_agent(mounts: &AgentMounts, data: Option<&Path>) -> Result<Vec<ProjectPath>, Error> {
     let places = [(AGENT_FILES, &mounts.files), (AGENT_SKILLS, &mounts.skills)].into_iter();
     places
-        .map(|(at, path)| Ok(ProjectPath { at, content: Some((open_own(path, data)?, MountAccess::ReadWrite)) }))
+        .map(|(at, path)| Ok(ProjectPath { at, content: Some((open_in_data(path, data)?, MountAccess::ReadWrite)) }))
         .collect()
 }
 
-/// What a session reaches of the host, and what of that is hidden from it.
-async fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown, Error> {
+/// Opens the paths of the host that a session may reach, and finds the hidden ones among them.
+async fn open_session_paths(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown, Error> {
     let mut shown = match &mounts.control {
         PathControl::On(access) => {
             let (allowed, links) = open_allowed(&access.mounts, data)?;
@@ -247,7 +246,7 @@ async fn open_reach(mounts: &SessionMounts, data: Option<&Path>) -> Result<Shown
         }
         PathControl::Off(view) => open_view(*view).await?,
     };
-    let hidden = mounts.hidden.iter().filter_map(|path| find_place(path));
+    let hidden = mounts.hidden.iter().filter_map(|path| find_path(path));
     shown.covered.extend(hidden.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() }));
     Ok(shown)
 }
@@ -275,7 +274,7 @@ async fn within<T: Send + 'static>(
     tokio::time::timeout(timeout, reading).await.unwrap_or(Err(Error::HostViewTimeout { timeout }))
 }
 
-fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
+fn open_in_data(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
     match data {
         Some(data) if data.starts_with(path) => Err(Error::OwnData(path.to_owned())),
         _ => open(path),
@@ -283,7 +282,7 @@ fn open_own(path: &Path, data: Option<&Path>) -> Result<Opened, Error> {
 }
 
 /// Checks that the working directory exists and is reached through no link. Docker and gVisor would
-/// create a missing one as root, and a planted link (`/proc/self/fd/7`) has led runtimes out of a
+/// create a missing one as root, and a planted link (`/proc/self/fd/7`) made runtimes leave the
 /// container (CVE-2024-21626).
 pub(crate) fn check_working_directory(grant: &Grant, project: &[ProjectPath]) -> Result<(), Error> {
     let inside = grant.cwd();

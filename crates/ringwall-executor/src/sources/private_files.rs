@@ -1,4 +1,4 @@
-//! Files that the server's own user may read and other users may not, below a directory that a box is to be shown.
+//! Finds files below a directory that the server's own user may read and other users may not.
 //!
 //! A rootless box has the uid and the groups of the server's user, so the kernel gives it what that user may read. To show it
 //! no more than any user sees, everything in this list is left out of the box. A directory that the server's user may write to
@@ -32,14 +32,13 @@ impl<'a> Survey<'a> {
         Self { skip, left: MAX_ENTRIES }
     }
 
-    /// What to hide of the entries of `top`, which has itself to be readable for every user. An entry whose tree is too large
-    /// is hidden.
+    /// The paths to hide below `top`, which must be readable for every user. An entry whose tree is too large is hidden.
     pub(crate) fn hidden_in(&mut self, top: &Path) -> BTreeSet<PathBuf> {
         let mut hidden = BTreeSet::new();
         for entry in std::fs::read_dir(top).into_iter().flatten().flatten() {
             let mut found = BTreeSet::new();
             let mut stack = Vec::new();
-            look_at(&entry, self.skip, &mut found, &mut stack);
+            check_entry(&entry, self.skip, &mut found, &mut stack);
             if self.read_all(stack, &mut found).is_none() {
                 found = BTreeSet::from([entry.path()]);
             }
@@ -60,7 +59,7 @@ impl<'a> Survey<'a> {
                 below = below.checked_sub(1)?;
                 self.left = self.left.checked_sub(1)?;
                 match entry {
-                    Ok(entry) => look_at(&entry, self.skip, hidden, &mut stack),
+                    Ok(entry) => check_entry(&entry, self.skip, hidden, &mut stack),
                     Err(_) => {
                         hidden.insert(directory.clone());
                     }
@@ -72,22 +71,22 @@ impl<'a> Survey<'a> {
 }
 
 /// Hides an entry, or puts it on the stack if it is a directory to read.
-fn look_at(entry: &DirEntry, skip: &BTreeSet<PathBuf>, hidden: &mut BTreeSet<PathBuf>, stack: &mut Vec<PathBuf>) {
+fn check_entry(entry: &DirEntry, skip: &BTreeSet<PathBuf>, hidden: &mut BTreeSet<PathBuf>, stack: &mut Vec<PathBuf>) {
     let path = entry.path();
     if entry.file_type().is_ok_and(|kind: FileType| kind.is_symlink()) || skip.contains(&path) {
         return;
     }
     match entry.metadata() {
-        // It was removed meanwhile, or cannot be looked at; what comes in its stead is unknown.
+        // It was removed meanwhile or cannot be read; its successor is unknown.
         Err(_) => drop(hidden.insert(path)),
         Ok(status) if is_private(&path, &status) => drop(hidden.insert(path)),
-        // What others may not enter and is not private, the server's user may not enter either.
+        // A directory that is not private and that others may not enter is closed to the server's user too.
         Ok(status) if status.is_dir() && lets_others_in(&status) => stack.push(path),
         Ok(_) => {}
     }
 }
 
-/// Whether the server's user has a right to it that other users do not have.
+/// True if the server's user has a right to it that other users do not have.
 fn is_private(path: &Path, status: &Metadata) -> bool {
     if status.is_dir() {
         let may_enter = || may(path, Access::READ_OK) || may(path, Access::EXEC_OK);

@@ -1,6 +1,7 @@
-//! What a session's box shows of the host while path control is off (`sandbox.when_disabled`), and what an allowed `/` means.
+//! Opens the part of the host that a session's box shows while path control is off (`sandbox.when_disabled`), or if the allowed
+//! paths contain `/`.
 //!
-//! `readonly` shows a fixed list of system directories, so that a directory nobody thought of stays hidden. `full` shows every
+//! `readonly` shows a fixed list of system directories, so that an unknown directory stays hidden. `full` shows every
 //! top-level directory except those that a box has for itself, and hides known secrets.
 //!
 //! As root a box has a uid that owns nothing, so file permissions already hide private files, and known secrets are masked by
@@ -19,7 +20,7 @@ use ringwall_policy::{HostView, Rights};
 
 use crate::error::Error;
 use crate::host;
-use crate::host::real_path::find_others_place;
+use crate::host::real_path::find_path_without_magic_links;
 use crate::host::{Covered, secrets};
 use crate::sources::allowed;
 use crate::sources::allowed::{Allowed, Presence};
@@ -30,22 +31,9 @@ use crate::sources::private_files::Survey;
 const SYSTEM_DATA: [&str; 3] = ["/etc", "/opt", "/srv"];
 
 /// Never bound from the host's root: kernel file systems, a box's own directories, and the system, which every box has.
-const OWN: [&str; 14] = [
-    "proc",
-    "sys",
-    "dev",
-    "run",
-    "tmp",
-    "workspace",
-    "lost+found",
-    "usr",
-    "bin",
-    "sbin",
-    "lib",
-    "lib32",
-    "lib64",
-    "libx32",
-];
+const OWN: &str = "
+    proc sys dev run tmp workspace lost+found usr bin sbin lib lib32 lib64 libx32
+";
 
 /// A directory of the host that all users share. Each box has one of its own.
 const SHARED: &str = "/var/tmp";
@@ -60,7 +48,7 @@ pub(crate) struct Shown {
     /// Symbolic links of directories that are not bound as a whole.
     pub(crate) links: Vec<Link>,
     pub(crate) covered: Vec<Covered>,
-    /// Whether directories may be bound entry by entry, with so many binds that the server cannot hold each open.
+    /// Directories may be bound entry by entry, with so many binds that the server cannot hold each open.
     pub(crate) is_by_entry: bool,
 }
 
@@ -79,7 +67,7 @@ pub fn shown_tops(view: HostView) -> &'static [&'static str] {
     }
 }
 
-/// Whether a box may write where Unix permissions let it. Never rootless: the box would act as the server's user there.
+/// True if a box may write as far as Unix permissions let it. Never rootless, because the box has the server's uid then.
 pub fn is_writable(view: HostView) -> bool {
     view == HostView::Full && host::privilege() == Privilege::Root
 }
@@ -138,7 +126,7 @@ fn top_level() -> Result<Vec<PathBuf>, Error> {
     let mut tops = Vec::new();
     for entry in std::fs::read_dir("/").map_err(fail)? {
         let name = entry.map_err(fail)?.file_name();
-        if !OWN.iter().any(|own| name == *own) {
+        if !OWN.split_ascii_whitespace().any(|own| name == own) {
             tops.push(Path::new("/").join(name));
         }
     }
@@ -155,9 +143,9 @@ fn is_shown(view: HostView, privilege: Privilege, status: &std::fs::Metadata) ->
     }
 }
 
-/// What a view hides, by its real names: a mask does not follow links.
+/// The paths that a view hides, resolved, because a mask does not follow links.
 fn secrets(view: HostView, tops: &[PathBuf], kernel: &[PathBuf]) -> Vec<Covered> {
-    // Accounts of services name system directories as their homes, which are not to be hidden.
+    // Accounts of services have system directories as homes, which must stay visible.
     let is_shown = |path: &Path| tops.iter().any(|top| path.starts_with(top));
     let homes = secrets::homes().into_iter().filter(|home| home != Path::new("/etc"));
     let mut paths = secrets::known();
@@ -178,17 +166,17 @@ fn homes_in_system() -> Vec<Covered> {
     find(secrets::homes_of_people()).into_iter().filter(|home| home.path.starts_with("/usr/")).collect()
 }
 
-/// Those that exist. A socket that was bound by way of an open directory (`/proc/self/fd/7/x`) has no path that could be
-/// hidden: the seccomp filter alone keeps boxes from connecting to it.
+/// The paths that exist. A socket that was bound through an open directory (`/proc/self/fd/7/x`) has no path that could be
+/// masked: only the seccomp filter keeps boxes from connecting to it.
 fn find(paths: impl IntoIterator<Item = PathBuf>) -> Vec<Covered> {
-    let found = paths.into_iter().filter_map(|path| find_others_place(&path));
+    let found = paths.into_iter().filter_map(|path| find_path_without_magic_links(&path));
     found.map(|place| Covered { path: place.path, kind: place.kind.mounted_as() }).collect()
 }
 
 impl Shown {
-    /// Adds a file or directory: as one bind, or entry by entry where something in it is hidden.
+    /// Adds a file or directory: as one bind, or entry by entry if something in it is hidden.
     fn add(&mut self, path: &Path, hidden: &BTreeSet<PathBuf>, access: MountAccess) -> Result<(), Error> {
-        // Paths are ordered by their components: what lies below a path follows it at once.
+        // Paths are ordered by their components, so the next path is the first one below this path.
         match hidden.range(path.to_owned()..).next() {
             Some(first) if first == path => Ok(()),
             Some(first) if first.starts_with(path) => self.add_entries(path, hidden, access),
@@ -198,7 +186,7 @@ impl Shown {
 
     fn add_entries(&mut self, path: &Path, hidden: &BTreeSet<PathBuf>, access: MountAccess) -> Result<(), Error> {
         let entries: Vec<_> = std::fs::read_dir(path).into_iter().flatten().flatten().collect();
-        // A directory of too many entries is left out, so that others are not.
+        // A directory with too many entries is left out, so that it does not use up the bound.
         if self.allowed.len() + entries.len() > MAX_BINDS {
             return Ok(());
         }
@@ -273,7 +261,8 @@ mod tests {
     #[test]
     fn full_shows_no_directory_that_a_box_has_for_itself() {
         let shown = open(HostView::Full).unwrap();
-        for own in OWN.map(|own| Path::new("/").join(own)).into_iter().chain([SHARED.into(), "/var".into()]) {
+        let own = OWN.split_ascii_whitespace().map(|own| Path::new("/").join(own));
+        for own in own.chain([SHARED.into(), "/var".into()]) {
             assert!(!paths(&shown.allowed).contains(&own.as_path()), "{}", own.display());
         }
         assert!(shown.allowed.iter().any(|one| one.at.starts_with("/etc")));

@@ -141,7 +141,7 @@ pub(crate) fn agent_that_breaks_protocol_loses_its_box_only(_: &Daemon) {
                 Err(other) => panic!("{fault}: {other}"),
             }
             let death = session_box.died().await;
-            assert_eq!(death, Death::Itself("its agent broke the protocol".to_owned()), "{fault}");
+            assert_eq!(death, Death::Failed("its agent broke the protocol".to_owned()), "{fault}");
         }
         // An agent that withholds the end of a command loses its box, although every message was
         // valid.
@@ -154,7 +154,7 @@ pub(crate) fn agent_that_breaks_protocol_loses_its_box_only(_: &Daemon) {
             Ending::Exited(0),
             "the command itself succeeded"
         );
-        assert!(matches!(session_box.died().await, Death::Itself(_)));
+        assert!(matches!(session_box.died().await, Death::Failed(_)));
         // The control: a stand-in that follows the protocol is accepted.
         let session = Session::without_docker(TestBackend::Native);
         std::fs::write(session.path(FAULT), "honest").unwrap();

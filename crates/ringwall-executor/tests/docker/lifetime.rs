@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ringwall_executor::session_box::{Channel, Death, Enabled, ProcessOptions, SessionBox, StartedProcess};
+use ringwall_executor::session_box::{Death, Enabled, ProcessOptions, SessionBox, StartedProcess};
 use ringwall_executor::{BoxControl, Ending, Error};
 use ringwall_policy::Field;
 use rustix::process::Signal;
@@ -44,7 +44,7 @@ pub(crate) fn background_process_ends_with_box(daemon: &Daemon) {
                 wait_until("the background process runs", || processes_with(&word) != 0);
             }
             session_box.end().await;
-            assert_eq!(session_box.died().await, Death::Ordered);
+            assert_eq!(session_box.died().await, Death::Stopped);
             wait_until("every process of the box has ended", || processes_with(&word) == 0);
         });
     }
@@ -67,7 +67,7 @@ pub(crate) fn killed_agent_ends_box(daemon: &Daemon) {
                 tokio::join!(sleeper.into_running().wait(), murder.into_running().wait(), session_box.died());
             assert!(matches!(sleeper, Err(Error::BoxDied { .. })), "{maker:?}: {sleeper:?}");
             assert!(matches!(murder, Err(Error::BoxDied { .. })), "{maker:?}: {murder:?}");
-            assert!(matches!(death, Death::Itself(_)), "{maker:?}: {death:?}");
+            assert!(matches!(death, Death::Failed(_)), "{maker:?}: {death:?}");
             wait_until("every process of the box has ended", || processes_with(&word) == 0);
         });
     }
@@ -108,7 +108,7 @@ pub(crate) fn paused_box_runs_nothing(daemon: &Daemon) {
             assert_eq!(ticker.into_running().wait().await.unwrap().ending, Ending::Stopped(9), "{maker:?}");
             // A box that is being ended refuses a pause; otherwise it would never end.
             let session_box = session.settle().await.unwrap();
-            session_box.dismiss();
+            session_box.kill();
             assert!(session_box.pause().await.is_err(), "{maker:?}");
             let gone = tokio::time::timeout(Duration::from_secs(60), session_box.end()).await;
             assert!(gone.is_ok(), "{maker:?}: the dismissed box did not end");
@@ -119,7 +119,7 @@ pub(crate) fn paused_box_runs_nothing(daemon: &Daemon) {
 /// The time limit of a command does not advance during a pause that is longer than the limit. On a
 /// slow machine the limit may pass before the pause; then a longer one is tried.
 async fn limits_stand_still(session: &Session, session_box: &SessionBox) {
-    let options = ProcessOptions { terminal: None, channel: Channel::None, stdin: Enabled::Yes };
+    let options = ProcessOptions { terminal: None, channel: Enabled::No, stdin: Enabled::Yes };
     for limit in [500, 4000, 32_000].map(Duration::from_millis) {
         let milliseconds = u64::try_from(limit.as_millis()).unwrap();
         let reader = session.limited(&[(Field::TimeoutMs, milliseconds)], &["sh", "-c", "read -r line; exit 4"]);

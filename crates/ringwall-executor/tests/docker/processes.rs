@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringwall_executor::session_box::{Channel, Death, Enabled, ProcessOptions};
+use ringwall_executor::session_box::{Death, Enabled, ProcessOptions};
 use ringwall_executor::{BoxControl, Ending, Error, ProtectionName, ProtectionState, WindowSize};
 use ringwall_policy::Field;
 use rustix::process::Signal;
@@ -11,13 +11,10 @@ use super::daemon::{Daemon, wait_until};
 use super::project::{RunRequest, block_on};
 use super::session::{Session, TestBackend, processes_with, read, read_some, read_until};
 
-const WITH_STDIN: ProcessOptions = ProcessOptions { terminal: None, channel: Channel::None, stdin: Enabled::Yes };
-const WITH_CHANNEL: ProcessOptions = ProcessOptions { terminal: None, channel: Channel::Open, stdin: Enabled::No };
-const ON_A_TERMINAL: ProcessOptions = ProcessOptions {
-    terminal: Some(WindowSize { rows: 24, columns: 80 }),
-    channel: Channel::None,
-    stdin: Enabled::Yes,
-};
+const WITH_STDIN: ProcessOptions = ProcessOptions { terminal: None, channel: Enabled::No, stdin: Enabled::Yes };
+const WITH_CHANNEL: ProcessOptions = ProcessOptions { terminal: None, channel: Enabled::Yes, stdin: Enabled::No };
+const ON_A_TERMINAL: ProcessOptions =
+    ProcessOptions { terminal: Some(WindowSize { rows: 24, columns: 80 }), channel: Enabled::No, stdin: Enabled::Yes };
 
 pub(crate) fn session_box_runs_processes_in_sequence_and_at_once(daemon: &Daemon) {
     for maker in TestBackend::ALL {
@@ -170,7 +167,7 @@ pub(crate) fn input_blocks_until_it_is_read(daemon: &Daemon) {
             let mut stdin = process.streams.stdin.take().unwrap();
             let written = tokio::spawn(async move {
                 stdin.write(&vec![b'x'; MUCH]).await.unwrap();
-                stdin.close().await;
+                drop(stdin);
             });
             // Other processes are served meanwhile, and the write is still waiting.
             assert_eq!(session.say(&session_box, "echo other").await.stdout, "other\n", "{maker:?}");

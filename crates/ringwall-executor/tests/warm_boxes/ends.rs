@@ -12,16 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::fixture::{Fixture, UIDS};
 
-const WITHIN: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn kill(process: u32) {
     kill_process(Pid::from_raw(process.cast_signed()).unwrap(), Signal::KILL).unwrap();
 }
 
-fn comes(what: &str, look: impl Fn() -> bool) {
+fn wait_for(what: &str, look: impl Fn() -> bool) {
     let began = Instant::now();
     while !look() {
-        assert!(began.elapsed() < WITHIN, "{what}");
+        assert!(began.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -41,21 +41,21 @@ fn child(process: u32) -> u32 {
     children.trim().parse().expect("one child")
 }
 
-pub(crate) fn a_spare_that_was_killed_is_not_handed_out() {
+pub(crate) fn killed_warm_box_returns_grant() {
     let fixture = Fixture::new();
     let grant = fixture.grant(&["true"]);
     let warm_box = fixture.warm_box(WarmKind::Plain, &grant);
     let init = warm_box.init_pid().unwrap();
     assert!(warm_box.is_alive());
     kill(init);
-    comes("its end", || !exists(init));
+    wait_for("the end of PID 1", || !exists(init));
     assert!(!warm_box.is_alive());
 
     // Killed after it was taken: the grant is returned, and the command was not started.
     let warm_box = fixture.warm_box(WarmKind::Plain, &grant);
     let init = warm_box.init_pid().unwrap();
     kill(init);
-    comes("its end", || !exists(init));
+    wait_for("the end of PID 1", || !exists(init));
     let grant = fixture.grant(&["touch", "begun"]);
     let unserved = fixture.runtime.block_on(fixture.executor.start_warm_box(warm_box, grant)).unwrap_err();
     assert_eq!(unserved.grant.argv(), ["touch", "begun"]);
@@ -63,17 +63,17 @@ pub(crate) fn a_spare_that_was_killed_is_not_handed_out() {
     assert_eq!(fixture.cold(unserved.grant).ending, Ending::Exited(0));
 }
 
-pub(crate) fn a_spare_without_its_interpreter_is_not_handed_out() {
+pub(crate) fn killed_interpreter_returns_grant() {
     let fixture = Fixture::new();
     let grant = fixture.python("print(1)");
     let warm_box = fixture.warm_box(WarmKind::Python, &grant);
     let init = warm_box.init_pid().unwrap();
     assert!(warm_box.is_alive());
     kill(child(init));
-    comes("its end", || !warm_box.is_alive());
+    wait_for("the end of PID 1", || !warm_box.is_alive());
     let unserved = fixture.runtime.block_on(fixture.executor.start_warm_box(warm_box, grant)).unwrap_err();
     assert_eq!(fixture.cold(unserved.grant).stdout, "1\n");
-    comes("the end of PID 1", || !exists(init));
+    wait_for("the end of PID 1", || !exists(init));
 }
 
 pub(crate) fn unfit_grant_is_returned() {
@@ -82,8 +82,8 @@ pub(crate) fn unfit_grant_is_returned() {
     let warm_box = fixture.warm_box(WarmKind::Plain, &fixture.grant(&["true"]));
     let init = warm_box.init_pid().unwrap();
     let unserved = fixture.runtime.block_on(fixture.executor.start_warm_box(warm_box, other)).unwrap_err();
-    assert_eq!(unserved.to_string(), "a box that was made ahead cannot serve: its shape is another");
-    comes("its end", || !exists(init));
+    assert_eq!(unserved.to_string(), "a box that was made ahead cannot serve: its shape differs from the grant's");
+    wait_for("the end of PID 1", || !exists(init));
     // The time limit is not part of the shape.
     let timed = fixture.grant_of(UIDS[0], &["true"], &[], &[(Field::TimeoutMs, 9_000)]);
     assert_eq!(fixture.executor.shape_for(&timed), fixture.executor.shape_for(&fixture.grant(&["true"])));
@@ -95,21 +95,21 @@ pub(crate) fn unfit_grant_is_returned() {
     assert!(matches!(unserved.error, ringwall_executor::Error::DirectoryMissing(_)), "{}", unserved.error);
 }
 
-pub(crate) fn the_time_limit_is_the_commands() {
+pub(crate) fn time_limit_ends_command() {
     let fixture = Fixture::new();
     let code = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), exit(0))); print('up', flush=True); time.sleep(1000)";
     // On a slow machine the limit may pass before the first output; then a longer one is tried.
-    let mut said = String::new();
+    let mut output = String::new();
     for limit in [300, 3_000, 30_000] {
         let grant = fixture.grant_of(UIDS[0], &["python3", "-c", code], &[], &[(Field::TimeoutMs, limit)]);
-        let told = fixture.warm(WarmKind::Python, grant);
-        assert_eq!(told.ending, Ending::TimedOut);
-        said = told.stdout;
-        if said.starts_with("up\n") {
+        let result = fixture.warm(WarmKind::Python, grant);
+        assert_eq!(result.ending, Ending::TimedOut);
+        output = result.stdout;
+        if output.starts_with("up\n") {
             break;
         }
     }
-    assert_eq!(said, "up\nasked\n");
+    assert_eq!(output, "up\nasked\n");
     let backlogged = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)";
     let grant = fixture.grant_of(UIDS[0], &["python3", "-c", backlogged], &[], &[(Field::TimeoutMs, 100)]);
     assert_eq!(fixture.warm(WarmKind::Python, grant).ending, Ending::TimedOut);
@@ -140,24 +140,24 @@ pub(crate) fn usage_excludes_time_before_command() {
     assert!(counted > Duration::from_millis(150), "{counted:?}");
 }
 
-pub(crate) fn the_memory_limit_holds() {
+pub(crate) fn memory_limit_ends_command() {
     let fixture = Fixture::new();
     let code = "x = []\nwhile True: x.append(bytearray(1 << 20))";
     let grant = || fixture.grant_of(UIDS[0], &["python3", "-c", code], &[], &[(Field::MemoryMb, 64)]);
     let warm_box = fixture.warm_box(WarmKind::Python, &grant());
     let running = fixture.runtime.block_on(fixture.executor.start_warm_box(warm_box, grant())).unwrap();
-    let (said, outcome) = fixture.follow(running, b"");
-    assert!(outcome.out_of_memory || said.stderr.contains("MemoryError"), "{said:?}");
+    let (output, outcome) = fixture.follow(running, b"");
+    assert!(outcome.out_of_memory || output.stderr.contains("MemoryError"), "{output:?}");
 }
 
 /// Makes warm boxes as a server does, and records the PIDs of their PID 1.
 #[derive(Debug)]
-struct Yard {
+struct RecordedBoxes {
     executor: Arc<Executor>,
     inits: Arc<Mutex<Vec<u32>>>,
 }
 
-impl PoolBoxes for Yard {
+impl PoolBoxes for RecordedBoxes {
     type Key = u8;
     type Kind = WarmSpec;
     type SessionBox = Infallible;
@@ -168,8 +168,8 @@ impl PoolBoxes for Yard {
         Some((self.executor.clone(), self.inits.clone()))
     }
 
-    async fn make_warm_box((executor, inits): &Self::Tools, sort: &WarmSpec) -> Option<WarmBox> {
-        let warm_box = executor.prepare_warm_box(sort).await.unwrap();
+    async fn make_warm_box((executor, inits): &Self::Tools, spec: &WarmSpec) -> Option<WarmBox> {
+        let warm_box = executor.prepare_warm_box(spec).await.unwrap();
         inits.lock().unwrap().push(warm_box.init_pid().unwrap());
         Some(warm_box)
     }
@@ -191,41 +191,41 @@ impl PoolBoxes for Yard {
     }
 }
 
-pub(crate) fn a_pool_learns_fills_and_leaves_no_process() {
+pub(crate) fn stopped_pool_leaves_no_process() {
     let fixture = Fixture::new();
     let inits = Arc::new(Mutex::new(Vec::new()));
-    let yard = Yard { executor: fixture.executor.clone(), inits: inits.clone() };
+    let boxes = RecordedBoxes { executor: fixture.executor.clone(), inits: inits.clone() };
     let bounds = Bounds {
         max_instances: 3,
         min_instances: 2,
-        idle_timeout: WITHIN * 10,
+        idle_timeout: TIMEOUT * 10,
         max_use_count: 1,
-        acquire_timeout: WITHIN,
+        acquire_timeout: TIMEOUT,
     };
     let inside = fixture.runtime.enter();
-    let pool = Pool::new(yard, bounds);
+    let pool = Pool::new(boxes, bounds);
     drop(inside);
-    let sort = || fixture.executor.sort_for(&fixture.python("print(1)")).unwrap();
-    assert!(pool.take_warm_box(&sort()).is_none());
-    comes("spares", || pool.figures().idle == 3);
-    let warm_box = pool.take_warm_box(&sort()).expect("a warm box of this kind");
+    let spec = || fixture.executor.warm_spec_for(&fixture.python("print(1)")).unwrap();
+    assert!(pool.take_warm_box(&spec()).is_none());
+    wait_for("warm boxes", || pool.figures().idle == 3);
+    let warm_box = pool.take_warm_box(&spec()).expect("a warm box of this kind");
     let first = warm_box.init_pid().unwrap();
     assert_eq!(fixture.serve(warm_box, fixture.python("print(1)")).stdout, "1\n");
-    comes("another", || pool.figures().idle == 3);
+    wait_for("a third warm box", || pool.figures().idle == 3);
     // A dead warm box is detected when it would be taken.
     let last = *inits.lock().unwrap().last().unwrap();
     kill(last);
-    comes("its end", || !exists(last));
-    let warm_box = pool.take_warm_box(&sort()).expect("another one");
+    wait_for("the end of PID 1", || !exists(last));
+    let warm_box = pool.take_warm_box(&spec()).expect("another warm box");
     let second = warm_box.init_pid().unwrap();
     assert_ne!(second, last);
     assert_eq!(fixture.serve(warm_box, fixture.python("print(2)")).stdout, "2\n");
-    // Taken boxes no longer belong to the pool, and report the end of the command before they are
-    // gone.
-    comes("the ends of those that were used", || !lives(first) && !lives(second));
+    // Taken boxes no longer belong to the pool. They report the end of the command before their last
+    // process has ended.
+    wait_for("the ends of the used boxes", || !lives(first) && !lives(second));
     fixture.runtime.block_on(pool.stop());
     assert_eq!(pool.figures().total, 0);
     let left: Vec<u32> = inits.lock().unwrap().iter().copied().filter(|init| lives(*init)).collect();
     assert_eq!(left, [0; 0], "a box outlived the pool");
-    assert!(pool.take_warm_box(&sort()).is_none());
+    assert!(pool.take_warm_box(&spec()).is_none());
 }

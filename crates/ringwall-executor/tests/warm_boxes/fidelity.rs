@@ -1,9 +1,9 @@
 //! A warm box gives the same output and exit code as a cold box.
 
 use ringwall_executor::warm::WarmKind;
-use ringwall_policy::Field;
+use ringwall_policy::{Field, Grant};
 
-use super::fixture::{Fixture, Said, UIDS};
+use super::fixture::{CommandOutput, Fixture, UIDS};
 
 /// Programs whose output is compared byte by byte. Both boxes leave the same files in the
 /// workspace.
@@ -63,7 +63,7 @@ const PROGRAMS: &[&str] = &[
     "",
 ];
 
-pub(crate) fn a_spare_runs_what_a_cold_box_runs() {
+pub(crate) fn warm_interpreter_output_equals_cold_box() {
     let fixture = Fixture::new();
     for program in PROGRAMS {
         let cold = without_addresses(fixture.cold(fixture.python(program)));
@@ -74,16 +74,16 @@ pub(crate) fn a_spare_runs_what_a_cold_box_runs() {
 }
 
 /// Removes memory addresses, which differ in every run.
-fn without_addresses(mut said: Said) -> Said {
-    for text in [&mut said.stdout, &mut said.stderr] {
+fn without_addresses(mut output: CommandOutput) -> CommandOutput {
+    for text in [&mut output.stdout, &mut output.stderr] {
         let mut parts = text.split(" at 0x");
         let first = parts.next().unwrap_or_default().to_owned();
         *text = parts.fold(first, |before, part| before + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
     }
-    said
+    output
 }
 
-pub(crate) fn standard_input_is_the_commands_own() {
+pub(crate) fn command_reads_its_own_standard_input() {
     let fixture = Fixture::new();
     let grant = || fixture.python("import sys; print(sys.stdin.read().upper(), input.__name__)");
     let running = fixture
@@ -92,12 +92,13 @@ pub(crate) fn standard_input_is_the_commands_own() {
     assert_eq!(fixture.follow(running.unwrap(), b"given\n").0.stdout, "GIVEN\n input\n");
 }
 
-pub(crate) fn environment_and_directory_are_the_commands_own() {
+pub(crate) fn environment_and_directory_equal_cold_box() {
     let fixture = Fixture::new();
     let code = "import os, subprocess; print(dict(os.environ)); print(subprocess.run('env; pwd', shell=True, capture_output=True, text=True).stdout)";
     let grant =
         || fixture.grant_of(UIDS[0], &["python3", "-c", code], &[("KEY", "a=b"), ("USER", "me"), ("EMPTY", "")], &[]);
-    assert_eq!(WarmKind::of(&grant()), WarmKind::Python);
+    let kind = |grant: &Grant| fixture.executor.warm_spec_for(grant).expect("a warm box can serve the grant").kind;
+    assert_eq!(kind(&grant()), WarmKind::Python);
     let sorted = |text: String| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort();
@@ -106,13 +107,13 @@ pub(crate) fn environment_and_directory_are_the_commands_own() {
     assert_eq!(sorted(fixture.warm(WarmKind::Python, grant()).stdout), sorted(fixture.cold(grant()).stdout));
     for (key, value) in [("PYTHONHASHSEED", "0"), ("LC_ALL", "C"), ("PATH", "/bin"), ("TZ", "UTC"), ("HOME", "/tmp")] {
         let grant = fixture.grant_of(UIDS[0], &["python3", "-c", "1"], &[(key, value)], &[]);
-        assert_eq!(WarmKind::of(&grant), WarmKind::Plain, "{key}");
+        assert_eq!(kind(&grant), WarmKind::Plain, "{key}");
     }
 }
 
 /// A module in the working directory shadows a module of the library, even if the interpreter has
 /// loaded that already.
-pub(crate) fn a_module_of_the_workspace_comes_first() {
+pub(crate) fn workspace_module_shadows_loaded_module() {
     let fixture = Fixture::new();
     for (name, code) in [
         ("json.py", "import json; print(json.mine)"),
@@ -127,7 +128,7 @@ pub(crate) fn a_module_of_the_workspace_comes_first() {
     }
 }
 
-pub(crate) fn any_command_runs_in_a_plain_spare() {
+pub(crate) fn plain_warm_box_output_equals_cold_box() {
     let fixture = Fixture::new();
     let commands: [&[&str]; 6] = [
         &["true"],
@@ -149,7 +150,7 @@ pub(crate) fn any_command_runs_in_a_plain_spare() {
 }
 
 /// Files get the workspace's owner, independent of the warm box's host uid.
-pub(crate) fn files_belong_to_the_workspaces_owner() {
+pub(crate) fn new_files_belong_to_workspace_owner() {
     use std::os::unix::fs::MetadataExt;
     let fixture = Fixture::new();
     for (kind, uid) in [(WarmKind::Python, UIDS[0]), (WarmKind::Plain, UIDS[1])] {
@@ -158,16 +159,16 @@ pub(crate) fn files_belong_to_the_workspaces_owner() {
         std::os::unix::fs::chown(&private, Some(uid), Some(uid)).unwrap();
         std::fs::set_permissions(&private, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let code = "import os; print(open('private').read()); os.mkdir('made'); open('made/file', 'w').write('x'); print(os.stat('made').st_uid)";
-        let said = fixture.warm(kind, fixture.grant_of(uid, &["python3", "-c", code], &[], &[]));
-        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("mine\n1000\n", ""));
+        let output = fixture.warm(kind, fixture.grant_of(uid, &["python3", "-c", code], &[], &[]));
+        assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("mine\n1000\n", ""));
         let made = std::fs::metadata(fixture.workspace(uid).join("made/file")).unwrap();
         assert_eq!((made.uid(), made.gid()), (uid, uid));
     }
 }
 
 /// Without a prepared base rootfs, as on kernels that cannot clone mounts of a detached tree.
-pub(crate) fn a_spare_can_do_without_a_skeleton() {
-    let fixture = Fixture::without_a_skeleton();
+pub(crate) fn warm_box_without_base_rootfs_equals_cold_box() {
+    let fixture = Fixture::without_base_rootfs();
     let code = "import os; print(sorted(os.listdir('/'))); open('own', 'w').write('1'); open('/tmp/x', 'w'); open('/usr/x', 'w')";
     let grant = || fixture.grant_of(UIDS[0], &["python3", "-c", code], &[], &[(Field::ScratchMb, 8)]);
     let cold = fixture.cold(grant());

@@ -28,7 +28,7 @@ pub(crate) struct Fixture {
 
 /// The result of a command.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) ending: Ending,
@@ -36,14 +36,14 @@ pub(crate) struct Said {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        let directory = TempDir::with_prefix("ringwall-test-spares-").unwrap();
+        let directory = TempDir::with_prefix("ringwall-test-warm-boxes-").unwrap();
         Self::on(Host::probe(), directory)
     }
 
     /// An executor whose base rootfs could not be prepared, because a file of the host was missing
     /// at that moment.
-    pub(crate) fn without_a_skeleton() -> Self {
-        let directory = TempDir::with_prefix("ringwall-test-spares-").unwrap();
+    pub(crate) fn without_base_rootfs() -> Self {
+        let directory = TempDir::with_prefix("ringwall-test-warm-boxes-").unwrap();
         let (file, aside) = (directory.path().join("file"), directory.path().join("aside"));
         std::fs::write(&file, "").unwrap();
         let mut host = Host::probe();
@@ -135,22 +135,22 @@ impl Fixture {
         self.runtime.block_on(self.executor.prepare_warm_box(&WarmSpec { kind, shape })).unwrap()
     }
 
-    pub(crate) fn warm(&self, kind: WarmKind, grant: Grant) -> Said {
+    pub(crate) fn warm(&self, kind: WarmKind, grant: Grant) -> CommandOutput {
         let warm_box = self.warm_box(kind, &grant);
         self.serve(warm_box, grant)
     }
 
-    pub(crate) fn serve(&self, warm_box: WarmBox, grant: Grant) -> Said {
+    pub(crate) fn serve(&self, warm_box: WarmBox, grant: Grant) -> CommandOutput {
         let running = self.runtime.block_on(self.executor.start_warm_box(warm_box, grant)).unwrap();
         self.follow(running, b"").0
     }
 
-    pub(crate) fn cold(&self, grant: Grant) -> Said {
+    pub(crate) fn cold(&self, grant: Grant) -> CommandOutput {
         let running = self.runtime.block_on(self.executor.start(grant, Options::default())).unwrap();
         self.follow(running, b"").0
     }
 
-    pub(crate) fn follow(&self, mut running: RunningBox, input: &[u8]) -> (Said, Outcome) {
+    pub(crate) fn follow(&self, mut running: RunningBox, input: &[u8]) -> (CommandOutput, Outcome) {
         let [stdin, stdout, stderr] = running.take_streams().into_pipes().unwrap();
         let _ = File::from(stdin).write_all(input);
         let readers = [stdout, stderr].map(|pipe| {
@@ -162,7 +162,7 @@ impl Fixture {
         });
         let outcome = self.runtime.block_on(running.wait()).unwrap();
         let [stdout, stderr] = readers.map(|reader| reader.join().unwrap());
-        (Said { stdout, stderr, ending: outcome.ending }, outcome)
+        (CommandOutput { stdout, stderr, ending: outcome.ending }, outcome)
     }
 
     /// The protections of a warm and of a cold box.

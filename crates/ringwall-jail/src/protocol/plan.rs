@@ -313,13 +313,13 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// State of a warm box before its command is known.
+/// What runs in a warm box before its command is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WarmMode {
-    /// PID 1 waits alone; any command can follow.
+pub enum WarmKind {
+    /// PID 1 alone; any command can follow.
     Plain,
-    /// The plan's command already runs: a Python interpreter that waits for code.
-    Interpreter,
+    /// Also the plan's command: an interpreter that waits for code which `python3 -c` would run.
+    Python,
 }
 
 /// Completes a warm box: the files of the command and the command itself.

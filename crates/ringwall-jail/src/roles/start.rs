@@ -9,7 +9,7 @@ use rustix::io::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::plan::{Completion, Plan, WarmMode};
+use crate::protocol::plan::{Completion, Plan, WarmKind};
 use crate::protocol::report::{Failure, Protection, Step};
 use crate::{protocol::wire, sys};
 
@@ -24,7 +24,7 @@ enum Message {
     Trees,
     /// Descriptors: the command's three streams, unless it gets a terminal; then the plan, if it is
     /// too long for the message.
-    Begin { plan: Option<Box<Plan>>, warm: Option<WarmMode> },
+    Begin { plan: Option<Box<Plan>>, warm: Option<WarmKind> },
     /// The cgroups are ready. Descriptors: the v1 tasks files by which PID 1 joins them
     /// (`tasks_files`), counter files, and last the counter of socket memory, if there is one.
     Limits { tasks_files: usize, has_socket_counter: bool, protections: Vec<Protection> },
@@ -39,7 +39,7 @@ const MAX_INLINE_PLAN: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) plan: Plan,
-    pub(crate) warm: Option<WarmMode>,
+    pub(crate) warm: Option<WarmKind>,
     pub(crate) streams: Option<[OwnedFd; 3]>,
     pub(crate) trees: Vec<OwnedFd>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Limits {
 pub fn send_plan(
     control: impl AsFd,
     plan: Plan,
-    warm: Option<WarmMode>,
+    warm: Option<WarmKind>,
     streams: &[OwnedFd],
     trees: &[OwnedFd],
 ) -> Result<()> {

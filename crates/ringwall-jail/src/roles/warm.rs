@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 
 use crate::progress::Progress;
-use crate::protocol::plan::{Assignment, Completion, WarmMode};
+use crate::protocol::plan::{Assignment, Completion, WarmKind};
 use crate::protocol::report::{Failure, Report, Step};
 use crate::roles::command;
 use crate::roles::interpreter::Interpreter;
@@ -31,7 +31,7 @@ use crate::{
 /// Waits for the completion, starts the command and returns the final report.
 pub(crate) fn run(
     state: InitState,
-    mode: WarmMode,
+    kind: WarmKind,
     control: &OwnedFd,
     filter: &[BpfInstruction],
 ) -> std::result::Result<Report, Failure> {
@@ -41,14 +41,14 @@ pub(crate) fn run(
     let rules = FileRules::new()?;
     sys::set_signal_mask(true);
     let signals = sys::signal_descriptor().map_err(fail)?;
-    let (interpreter, streams) = match mode {
-        WarmMode::Plain => (None, Some(streams)),
+    let (interpreter, streams) = match kind {
+        WarmKind::Plain => (None, Some(streams)),
         // Without a memory cgroup PID 1 would read the memory use of the interpreter from /proc.
         // Landlock denies that once both have restricted themselves, each in a domain of its own.
-        WarmMode::Interpreter if meter.scope() == MeterScope::Everything => {
+        WarmKind::Python if meter.scope() == MeterScope::Everything => {
             return Err(Failure::plain(Step::StartCommand, "(a waiting interpreter needs a memory cgroup)"));
         }
-        WarmMode::Interpreter => (Some(Interpreter::start(&plan, &streams, &rules, filter, control)?), None),
+        WarmKind::Python => (Some(Interpreter::start(&plan, &streams, &rules, filter, control)?), None),
     };
     let handle = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(fail)?;
     wire::send(control, &Report::Waiting, &[handle.as_fd()]).map_err(fail)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ringwall_executor::session_box::{
-    Channel, Enabled, ProcessInput, ProcessOptions, ProcessOutput, SessionBox, SessionProcess, StartedProcess,
+    Enabled, ProcessInput, ProcessOptions, ProcessOutput, SessionBox, SessionProcess, StartedProcess,
 };
 use ringwall_executor::{BoxControl as _, Outcome, RunningBox};
 use ringwall_policy::Grant;
@@ -53,7 +53,7 @@ pub(crate) enum Conversed {
 
 impl Interpreter {
     pub(crate) async fn start(session_box: &SessionBox, grant: Grant) -> Result<Self, ringwall_executor::Error> {
-        let options = ProcessOptions { terminal: None, channel: Channel::Open, stdin: Enabled::No };
+        let options = ProcessOptions { terminal: None, channel: Enabled::Yes, stdin: Enabled::No };
         let StartedProcess { process, streams, running } = session_box.process(grant, options).await?;
         let (Some((asked, said)), stdout, Some(stderr)) = (streams.channel, streams.stdout, streams.stderr) else {
             return Err(ringwall_executor::Error::BoxDied { why: "its agent gave a command no streams".to_owned() });

@@ -92,7 +92,7 @@ impl PooledBox {
     /// earlier execs, which may be the ones that write.
     pub(crate) fn end_as_full(&self, words: String) {
         let _ = self.full.set(words);
-        self.session_box.dismiss();
+        self.session_box.kill();
     }
 
     pub(crate) fn full(&self) -> Option<&str> {

@@ -104,7 +104,7 @@ impl Exec {
             }
         }
         let notes = started.notes.take();
-        let protections = json!(started.running.protections());
+        let protections = json!(started.running.protections);
         let Streams { stdin, stdout, stderr } = started.running.take_streams();
         // A single-use box has its own egress proxy. A session box shares one, with a gate per exec.
         let proxy = self.proxy_socket(&net, started.running.proxy_socket.take());

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringwall_executor::{PathKind, RealPath, find_place, resolve};
+use ringwall_executor::{PathKind, RealPath, find_path, resolve};
 use ringwall_ids::UserId;
 use ringwall_policy::{AllowedPath, HostPath, NamedPath, PathAccess, PathControl, PathStyle, Rights, is_in_every_box};
 use ringwall_record::PathScope;
@@ -62,7 +62,7 @@ fn resolve_access(listed: &[Listed], named: &[HostPath], approved: &[Approved], 
     let mut mounts = Vec::new();
     for path in entries.iter().chain(&once).filter(|path| path.style() == PathStyle::Linux) {
         let at = Path::new(path.as_str());
-        let Some(found) = find_place(at).filter(|found| found.kind != PathKind::Other && !is_own(&found.path)) else {
+        let Some(found) = find_path(at).filter(|found| found.kind != PathKind::Other && !is_own(&found.path)) else {
             continue;
         };
         if found.path != at && !host_path(&found.path).is_some_and(|real| is_allowed(&real)) {
@@ -91,7 +91,7 @@ fn first_allowed_name(
 ) -> Option<(PathBuf, RealPath, HostPath)> {
     let names = Path::new(named.path.as_str()).ancestors();
     let allowed = names.map_while(|name| Some((name, host_path(&resolve(name)).filter(|real| is_allowed(real))?)));
-    allowed.filter_map(|(name, real)| Some((name.to_owned(), find_place(name)?, real))).last()
+    allowed.filter_map(|(name, real)| Some((name.to_owned(), find_path(name)?, real))).last()
 }
 
 /// The real path behind a name in a command.
@@ -116,7 +116,7 @@ pub(crate) fn missing_from(path: &HostPath) -> Option<HostPath> {
 pub(crate) fn requested(path: &HostPath) -> HostPath {
     let on_host = Path::new(path.as_str());
     let is_file =
-        path.style() == PathStyle::Linux && find_place(on_host).is_some_and(|found| found.kind != PathKind::Directory);
+        path.style() == PathStyle::Linux && find_path(on_host).is_some_and(|found| found.kind != PathKind::Directory);
     let parent = on_host.parent().filter(|parent| is_file && *parent != Path::new("/"));
     parent.and_then(host_path).unwrap_or_else(|| path.clone())
 }

@@ -9,7 +9,7 @@ use crate::error::causes;
 impl Inner {
     /// Starts a native box, from a warm box if one fits.
     pub(crate) async fn start_native(&self, mut grant: Grant) -> Result<RunningBox, ringwall_executor::Error> {
-        let sort = if self.makes_warm_boxes() { self.backends.executor.sort_for(&grant) } else { None };
+        let sort = if self.makes_warm_boxes() { self.backends.executor.warm_spec_for(&grant) } else { None };
         if let Some(warm_box) = sort.and_then(|sort| self.boxes.take_warm_box(&sort)) {
             match self.backends.executor.start_warm_box(warm_box, grant).await {
                 Ok(running) => return Ok(running),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ringwall_executor::session_box::SessionProcess;
-use ringwall_executor::{BoxControl, BoxExit, Ending, Output, RunningBox, StartedParts, Streams, Usage};
+use ringwall_executor::{BoxControl, BoxExit, Ending, Output, RunningBox, Streams, Usage};
 use ringwall_policy::{Grant, Isolation};
 use ringwall_record::{SessionKey, Timestamp};
 use rustix::process::Signal;
@@ -274,7 +274,7 @@ async fn begin(
         }
     };
     let output = |stream| Some(Output::Stream(Box::new(stream)));
-    let running = RunningBox::new(StartedParts {
+    let running = RunningBox {
         streams: Streams { stdin: None, stdout: output(stdout), stderr: output(stderr) },
         proxy_socket: None,
         protections: session_box.session_box.protections().to_vec(),
@@ -282,6 +282,6 @@ async fn begin(
         exit: talk.boxed(),
         started_at: Instant::now(),
         time_limit: None,
-    });
+    };
     Ok((running, notes))
 }

@@ -111,9 +111,8 @@ impl Service {
                 return Err(Error::Conflict { message });
             }
         }
-        if let Some(input) = stdin.take_if(|_| after == AfterInput::End) {
-            input.close().await;
-        }
+        // Dropping the input closes it.
+        stdin.take_if(|_| after == AfterInput::End);
         Ok(())
     }
 

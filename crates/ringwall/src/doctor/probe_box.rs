@@ -58,7 +58,7 @@ async fn try_commands(executor: &Executor, layers: &Layers) -> ProbeBox {
             Ok(running) => running,
             Err(error) => return ProbeBox::Failed(failure(&error)),
         };
-        let protections = running.protections().to_vec();
+        let protections = running.protections.clone();
         if let Some(missing) = first_missing(&protections) {
             return failed(format!("the probe box started without a required protection: {missing:?}"));
         }

@@ -1,15 +1,15 @@
-# An interpreter that waits for code in a box made ahead, and then runs it as `python3 -c CODE` would.
-# Descriptor 3 is PID 1's end of the conversation, 4 the Landlock rules. Nothing here may be seen by the code.
+# The interpreter of a warm box: waits for code, and then runs it as `python3 -c CODE` would.
+# Descriptor 3 is a socket to PID 1, 4 the Landlock rules. The code must not see anything of this program.
 import sys
 
-# Others show tracebacks in ways that were not held against theirs.
+# Only in these versions were tracebacks compared with those of `python3 -c`.
 if not (3, 10) <= sys.version_info < (3, 13):
     sys.exit(125)
-# The interpreter put the working directory there, which is not yet the code's.
+# The directory in which this interpreter started, which is not the code's.
 del sys.path[0]
 known = set(sys.modules)
 import _ctypes, collections, datetime, functools, gc, io, itertools, json, math, os, re, time
-ahead = {name.partition(".")[0] for name in sys.modules.keys() - known}
+preloaded = {name.partition(".")[0] for name in sys.modules.keys() - known}
 
 
 class Pointer(_ctypes._SimpleCData):
@@ -17,7 +17,7 @@ class Pointer(_ctypes._SimpleCData):
 
 
 class Function(_ctypes.CFuncPtr):
-    # The C convention, and the interpreter's lock stays ours.
+    # FUNCFLAG_CDECL | FUNCFLAG_PYTHONAPI: C calling convention, and the GIL stays locked.
     _flags_ = 1 | 4
 
 
@@ -26,17 +26,17 @@ run, call, track, untrack = (
     Function(_ctypes.dlsym(program, name))
     for name in ("PyRun_SimpleStringFlags", "syscall", "PyObject_GC_Track", "PyObject_GC_UnTrack")
 )
-# What the interpreter itself says of the text behind -c: no line of it declares an encoding.
+# As `python3 -c` does: PyCF_IGNORE_COOKIE, because no line of the text declares an encoding.
 flags = (0x0800).to_bytes(4, sys.byteorder) + sys.version_info[1].to_bytes(4, sys.byteorder)
 LANDLOCK_RESTRICT_SELF = 446
 
-# Once for nothing, so that the pages are there.
+# Called once to load the pages.
 run(b"pass", flags)
 json.loads(json.dumps([{"a": 1.5}, "b", None]))
 re.sub("(a)|b+", "", "ab")
 re.purge()
 print(end="", flush=True)
-# None of this will ever be garbage; at the end it need not be looked through. What the code puts into its own module is.
+# Keeps the collector from scanning these objects, except the dict of __main__, which holds the code's own objects.
 gc.collect()
 gc.freeze()
 own = vars(sys.modules["__main__"])
@@ -65,15 +65,15 @@ try:
     entries = os.listdir()
 except OSError:
     entries = []
-# A file of the code's own comes before a module of that name.
-if not ahead.isdisjoint(entry.partition(".")[0] for entry in entries):
-    for name in [name for name in sys.modules if name.partition(".")[0] in ahead]:
+# A file in the working directory shadows a loaded module of that name.
+if not preloaded.isdisjoint(entry.partition(".")[0] for entry in entries):
+    for name in [name for name in sys.modules if name.partition(".")[0] in preloaded]:
         del sys.modules[name]
 # Two frames lie below the code's first, and before 3.12 two calls between them count too.
 sys.setrecursionlimit(sys.getrecursionlimit() + (2 if sys.version_info >= (3, 12) else 4))
 
 if run(code, flags):
-    # It was said already.
+    # The traceback was printed already.
     last = {name: getattr(sys, name) for name in dir(sys) if name.startswith("last_")}
     hook = sys.excepthook
 

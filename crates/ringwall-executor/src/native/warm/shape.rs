@@ -4,18 +4,18 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use ringwall_jail::plan::{Identity, Owner, Plan, Privilege, RootKind, UnixSockets};
+use ringwall_jail::plan::{Owner, Plan, Privilege, RootKind, UnixSockets};
 use ringwall_policy::{Field, Grant, Net, PathControl, Root, Workspace};
 
 use super::interpreter;
-use crate::c_string::literal;
 use crate::error::Error;
 use crate::executor::Executor;
-use crate::plan::limits::Stay;
-use crate::plan::lower::{BaseRoot, MIB};
-use crate::plan::{frame, limits};
+use crate::plan::limits::{BoxLimits, Stay};
+use crate::plan::literal;
+use crate::plan::lower::{BaseRoot, MIB, identity};
+use crate::plan::{base_rootfs, limits};
 use crate::protection::protection_of;
-use crate::{box_layout, counters, host};
+use crate::{box_layout, host};
 
 /// A plan without names, files and command. Warm boxes of equal shape are interchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,29 +48,27 @@ impl Executor {
 
     pub(super) fn shape(&self, grant: &Grant, base_root: BaseRoot) -> Result<Shape, Error> {
         let allowed = &grant.effective().limits;
-        let (cgroups, mut protections) =
-            limits::cgroups(allowed, &self.host, "", limits::OUR_PROCESSES, Stay::OneCommand);
-        let open_files = limits::descriptors(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host);
-        protections.extend(counters::protections(self.host.privilege, self.host.counter_caps, open_files));
+        let BoxLimits { cgroups, protections, resource_limits } =
+            limits::of_native_box(allowed, &self.host, "", Stay::OneCommand);
         let (root, kernel_mounts) = match base_root {
             BaseRoot::BaseRootfs => (RootKind::Base, Vec::new()),
             BaseRoot::Host => (RootKind::Own, host::kernel_mounts()?),
         };
         Ok(Shape(Arc::new(Plan {
-            identity: identity(Owner { uid: 0, gid: 0 }),
+            identity: identity(Privilege::Root, Owner { uid: 0, gid: 0 }),
             hostname: literal(box_layout::HOSTNAME),
             cgroups,
             protections,
             root,
-            operations: frame::ahead(&self.host, &kernel_mounts, allowed.get(Field::ScratchMb) * MIB, root),
-            resource_limits: limits::resource_limits(allowed.get(Field::Pids) + limits::OUR_PROCESSES, &self.host),
+            operations: base_rootfs::warm_root(&self.host, &kernel_mounts, allowed.get(Field::ScratchMb) * MIB, root),
+            resource_limits,
             access: Vec::new(),
             watchdog: limits::watchdog(allowed, vec![literal("/")]),
             // A warm box shows no files of the host.
             unix_sockets: UnixSockets::Allowed,
             terminal: None,
             proxy_port: None,
-            command: interpreter::command().clone(),
+            command: interpreter::COMMAND.clone(),
             required: grant.effective().require.iter().map(|requirement| protection_of(*requirement)).collect(),
             hold_at: None,
         })))
@@ -85,20 +83,10 @@ impl Shape {
     /// The plan of one warm box.
     pub(super) fn plan_for(&self, owner: Owner, group: &str) -> Plan {
         let mut plan = Plan::clone(&self.0);
-        plan.identity = identity(owner);
+        plan.identity = identity(Privilege::Root, owner);
         for directory in plan.cgroups.iter_mut().flat_map(|cgroups| &mut cgroups.directories) {
             directory.name = CString::new(group).unwrap_or_default();
         }
         plan
-    }
-}
-
-fn identity(owner: Owner) -> Identity {
-    Identity {
-        privilege: Privilege::Root,
-        inside_uid: box_layout::UID,
-        inside_gid: box_layout::GID,
-        host_uid: owner.uid,
-        host_gid: owner.gid,
     }
 }

@@ -99,7 +99,6 @@ impl BrowserBox {
                     Err(error) => return Err(error),
                 }
             }
-            stdin.close().await;
             Ok(())
         };
         let mut printed = Vec::new();

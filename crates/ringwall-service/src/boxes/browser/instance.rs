@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 use ringwall_browser::{Browser, FieldNames, Files};
 use ringwall_executor::session_box::{
-    Channel, ProcessInput, ProcessOptions, ProcessStreams, SessionProcess, StartedProcess,
+    Enabled, ProcessInput, ProcessOptions, ProcessStreams, SessionProcess, StartedProcess,
 };
 use ringwall_executor::{BoxControl as _, RunningBox};
 use ringwall_ids::random_digits;
@@ -89,7 +89,7 @@ impl Instance {
             .run(&["mkdir", "-m", "700", "--", &folder.0, &profile, &downloads, &folder.uploads()], None, 0)
             .await?;
         let words = ringwall_browser::arguments(executable, &profile, browser_box.proxy_socket.clone());
-        let options = ProcessOptions { channel: Channel::Open, ..ProcessOptions::default() };
+        let options = ProcessOptions { channel: Enabled::Yes, ..ProcessOptions::default() };
         let StartedProcess { process, running, streams: ProcessStreams { channel: Some((to, from)), .. } } =
             browser_box.start(&words, options).await?
         else {
@@ -134,7 +134,7 @@ impl Instance {
     }
 }
 
-/// Copies the server's messages into the box.
+/// Copies the server's messages into the box, and its end.
 async fn feed(mut from: DuplexStream, mut to: ProcessInput) {
     let mut chunk = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut chunk).await {
@@ -142,5 +142,4 @@ async fn feed(mut from: DuplexStream, mut to: ProcessInput) {
             return;
         }
     }
-    to.close().await;
 }

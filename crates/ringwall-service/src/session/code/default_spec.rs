@@ -45,7 +45,7 @@ impl Service {
         };
         let layers = run.layers(settings.operator.clone(), true)?;
         Ok(match decide(&request, &layers) {
-            Verdict::Allow(grant) => self.inner.backends.executor.sort_for(&grant),
+            Verdict::Allow(grant) => self.inner.backends.executor.warm_spec_for(&grant),
             Verdict::Ask(_) | Verdict::Deny(_) => None,
         })
     }

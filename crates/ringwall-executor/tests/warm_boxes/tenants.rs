@@ -38,7 +38,7 @@ found += ['key'] if libc.syscall(249, b'user', b'residue', 0, 0) != -1 else []
 print(found, oct(os.umask(0)), os.getcwd())
 "#;
 
-pub(crate) fn nothing_stays_from_one_tenant_to_the_next() {
+pub(crate) fn next_tenant_finds_no_traces() {
     let fixture = Fixture::new();
     for kind in [WarmKind::Python, WarmKind::Plain] {
         let first = fixture.warm(kind, fixture.grant_of(UIDS[0], &["python3", "-c", LEAVE], &[], &[]));
@@ -51,7 +51,7 @@ pub(crate) fn nothing_stays_from_one_tenant_to_the_next() {
     }
 }
 
-pub(crate) fn no_two_spares_are_laid_out_alike() {
+pub(crate) fn memory_layouts_differ() {
     let fixture = Fixture::new();
     let code = "import sys; print(hash('seed'), id(object()), next(line.split('-')[0] for line in open('/proc/self/maps') if '[stack]' in line), sys.hash_info.width)";
     let warm_boxes = [0, 1].map(|_| fixture.warm_box(WarmKind::Python, &fixture.python(code)));
@@ -60,7 +60,7 @@ pub(crate) fn no_two_spares_are_laid_out_alike() {
     assert!((0..3).all(|place| one[place] != other[place]), "{one:?} {other:?}");
 }
 
-pub(crate) fn no_two_living_spares_are_the_same_user() {
+pub(crate) fn uids_of_living_warm_boxes_differ() {
     let fixture = Fixture::new();
     let grant = fixture.grant(&["true"]);
     let warm_boxes: Vec<_> = (0..4).map(|_| fixture.warm_box(WarmKind::Plain, &grant)).collect();

@@ -5,49 +5,45 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ringwall_jail::agent::frame::{BaseEnvironment, Enabled, ProcessSpec};
-use ringwall_jail::plan::{Command, WindowSize};
+use ringwall_jail::agent::frame::{BaseEnvironment, ProcessSpec};
+use ringwall_jail::plan::Command;
 use ringwall_policy::Grant;
 
+use super::process::ProcessOptions;
 use crate::box_layout::TERMINAL;
-use crate::c_string::{c_string, literal};
 use crate::error::Error;
 use crate::host::python::{ASKED, INSTALLED, Python};
 use crate::plan::lower;
+use crate::plan::{c_string, literal};
 use crate::sources::Sources;
 
-/// The source of default variables and of Python.
+/// The source of the default variables and of Python for the commands of a box.
 #[derive(Debug)]
-pub(crate) enum Wardrobe {
-    /// A root that we made: its home directory and its path on the host.
-    Ours { home: &'static str, root: PathBuf },
-    /// An image, with whose variables the agent was started.
-    Image,
+pub(crate) enum ProcessDefaults {
+    /// A root that we made: its home directory, and its path on the host.
+    OwnRoot { home: &'static str, root: PathBuf },
+    /// A Docker image, with whose variables the agent was started.
+    DockerImage,
 }
 
-impl Wardrobe {
+impl ProcessDefaults {
     /// For a box whose root we made.
     pub(crate) fn of(sources: &Sources) -> Self {
-        let root = sources.image.as_ref().map_or(PathBuf::from("/"), |image| image.place().to_owned());
-        Wardrobe::Ours { home: lower::home(sources), root }
+        let root = sources.image.as_ref().map_or(PathBuf::from("/"), |image| image.as_path().to_owned());
+        ProcessDefaults::OwnRoot { home: lower::home(sources), root }
     }
 
-    pub(crate) fn dress(
-        &self,
-        grant: &Grant,
-        terminal: Option<WindowSize>,
-        channel: Enabled,
-        stdin: Enabled,
-    ) -> Result<ProcessSpec, Error> {
+    pub(crate) fn process_spec(&self, grant: &Grant, options: ProcessOptions) -> Result<ProcessSpec, Error> {
+        let ProcessOptions { terminal, channel, stdin } = options;
         let on_terminal = terminal.is_some();
         let (command, base, fallback) = match self {
-            Wardrobe::Ours { home, root } => {
+            ProcessDefaults::OwnRoot { home, root } => {
                 let python = Python::choose(grant, root);
                 (lower::command(grant, home, python, on_terminal)?, BaseEnvironment::Empty, None)
             }
-            Wardrobe::Image => {
+            ProcessDefaults::DockerImage => {
                 let is_python = grant.argv().first().is_some_and(|name| name == ASKED);
-                (from_image(grant, on_terminal)?, BaseEnvironment::Agent, is_python.then(|| literal(INSTALLED)))
+                (in_image(grant, on_terminal)?, BaseEnvironment::Agent, is_python.then(|| literal(INSTALLED)))
             }
         };
         Ok(ProcessSpec { command, base, fallback, terminal, channel, stdin })
@@ -55,7 +51,7 @@ impl Wardrobe {
 }
 
 /// Only the grant's variables; the agent adds those of the image.
-fn from_image(grant: &Grant, on_terminal: bool) -> Result<Command, Error> {
+fn in_image(grant: &Grant, on_terminal: bool) -> Result<Command, Error> {
     let terminal = on_terminal.then_some((TERMINAL.0, TERMINAL.1.as_bytes()));
     let granted = grant.env().iter().map(|(key, value)| (key.as_str(), value.expose().as_bytes()));
     let entry = |(key, value): (&str, &[u8])| c_string("the environment", &[key.as_bytes(), b"=", value].concat());

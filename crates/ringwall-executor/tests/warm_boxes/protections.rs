@@ -36,7 +36,7 @@ for name, number, arguments in [
 print(answers)
 "#;
 
-pub(crate) fn the_walls_are_those_of_a_cold_box() {
+pub(crate) fn protections_equal_cold_box() {
     let fixture = Fixture::new();
     for code in [STATUS, CALLS] {
         let cold = fixture.cold(fixture.python(code));
@@ -80,13 +80,13 @@ print(tried(os.link, '/workspace/x', '/workspace/z'), tried(os.mkfifo, '/dev/pts
 os.remove('/workspace/x'), os.remove('/workspace/z')
 "#;
 
-pub(crate) fn landlock_holds_in_the_interpreter() {
+pub(crate) fn landlock_restricts_warm_interpreter() {
     let fixture = Fixture::new();
     let cold = fixture.cold(fixture.python(REACH));
     assert_eq!(cold.stderr, "");
     assert_eq!(fixture.warm(WarmKind::Python, fixture.python(REACH)), cold);
 
-    let more = |said: super::fixture::Said| said.stdout.trim().parse::<u32>().expect("a number");
+    let more = |output: super::fixture::CommandOutput| output.stdout.trim().parse::<u32>().expect("a number");
     // A cold box restricts files and processes with one domain, a warm box with two.
     assert_eq!(more(fixture.cold(fixture.python(LAYERS))), MAX_LAYERS - 1);
     for kind in [WarmKind::Python, WarmKind::Plain] {
@@ -116,12 +116,12 @@ pub(crate) fn box_with_closed_proxy_socket_has_no_network() {
     std::net::TcpStream::connect(host.local_addr().unwrap()).unwrap();
     host.accept().unwrap();
     host.set_nonblocking(true).unwrap();
-    for (is_held, told) in [(true, "connected"), (false, "ConnectionRefusedError")] {
+    for (is_held, answer) in [(true, "connected"), (false, "ConnectionRefusedError")] {
         let grant = fixture.open_grant(&["python3", "-c", ASK, &port]);
         let mut running = fixture.runtime.block_on(fixture.executor.start(grant, Options::default())).unwrap();
         let proxy_socket = Some(running.proxy_socket.take().unwrap()).filter(|_| is_held);
-        let said = fixture.follow(running, b"go\n").0;
-        assert_eq!(said.stdout, format!("{told} ConnectionRefusedError\n"), "{said:?}");
+        let output = fixture.follow(running, b"go\n").0;
+        assert_eq!(output.stdout, format!("{answer} ConnectionRefusedError\n"), "{output:?}");
         drop(proxy_socket);
     }
     assert!(host.accept().is_err(), "the host's port was reached");
