@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::question::{Decision, Question};
 use crate::auth::principal::Principal;
-use crate::egress::{Asking, Questions};
+use crate::egress::{Questions, Requester};
 use crate::error::{Error, causes};
 use crate::service::Service;
 use crate::time::now;
@@ -79,19 +79,19 @@ impl Service {
     /// does not keep the service alive.
     pub(crate) fn host_questions(&self) -> Questions {
         let inner = Arc::downgrade(&self.inner);
-        Questions::new(Box::new(move |asking, host, port| {
+        Questions::new(Box::new(move |requester, host, port| {
             let service = inner.upgrade().map(|inner| Service { inner });
             Box::pin(async move {
                 match service {
-                    Some(service) => service.ask_about_host(&asking, host, port).await,
+                    Some(service) => service.ask_about_host(&requester, host, port).await,
                     None => Ruling::Refused("the server is stopping".to_owned()),
                 }
             })
         }))
     }
 
-    async fn ask_about_host(&self, asking: &Asking, host: NetHost, port: u16) -> Ruling {
-        match self.remembered_hosts(&asking.user_id).await {
+    async fn ask_about_host(&self, requester: &Requester, host: NetHost, port: u16) -> Ruling {
+        match self.remembered_hosts(&requester.user_id).await {
             Ok(remembered) => {
                 if let Some(entry) = remembered.find(&host, port) {
                     return Ruling::Allowed(format!("{entry}, remembered from an earlier approval"));
@@ -103,14 +103,14 @@ impl Service {
             }
         }
         let entry = NetEntry::exact(host, port).to_string();
-        let mut waiting = match self.ask(question(asking, &entry)).await {
+        let mut waiting = match self.ask(question(requester, &entry)).await {
             Ok(waiting) => waiting,
             Err(error) => {
-                tracing::warn!(exec_id = %asking.exec_id, error = %causes(&error), "could not ask about a host");
+                tracing::warn!(exec_id = %requester.exec_id, error = %causes(&error), "could not ask about a host");
                 return Ruling::Refused("no question about it could be opened; see the server log".to_owned());
             }
         };
-        tracing::info!(exec_id = %asking.exec_id, approval = %waiting.id(), "a connection waits for approval");
+        tracing::info!(exec_id = %requester.exec_id, approval = %waiting.id(), "a connection waits for approval");
         match waiting.decision().await {
             Decision::Approved { by, .. } => Ruling::Allowed(format!("{entry}, allowed by {by}")),
             Decision::Denied { .. } => Ruling::Refused("a person has denied it".to_owned()),
@@ -120,15 +120,11 @@ impl Service {
     }
 }
 
-fn question(asking: &Asking, entry: &str) -> Question {
-    let action = json!({ "exec_id": asking.exec_id, "host": entry, "policy": asking.policy_version });
+fn question(requester: &Requester, entry: &str) -> Question {
+    let action = json!({ "exec_id": requester.exec_id, "host": entry, "policy": requester.policy_version });
     Question {
         kind: ApprovalKind::Network,
-        exec_id: asking.exec_id.clone(),
-        user_id: asking.user_id.clone(),
-        agent_id: asking.agent_id.clone(),
-        session_id: asking.session_id.clone(),
-        command: asking.command.clone(),
+        requester: requester.clone(),
         code: None,
         requested_paths: vec![entry.to_owned()],
         blocked_paths: vec![entry.to_owned()],
@@ -136,7 +132,6 @@ fn question(asking: &Asking, entry: &str) -> Question {
         patterns: Vec::new(),
         files: Default::default(),
         digest: Digest::of(action.to_string().as_bytes()),
-        asked_by: asking.author.clone(),
         // Always valid: the box keeps the policy it was started with, and that policy asks.
         still_stands: Arc::new(|| Box::pin(std::future::ready(true))),
     }

@@ -8,7 +8,6 @@
 //! gone.
 
 mod answer;
-mod ask;
 mod covered_files;
 mod hosts;
 mod open_approvals;

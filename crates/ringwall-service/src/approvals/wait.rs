@@ -45,7 +45,7 @@ impl Exec {
         } else {
             let coverage = self.cover_files().await?;
             self.count_file_changes(&coverage)?;
-            Ok(self.service.ask(self.path_question(&ask, &coverage)?).await?)
+            Ok(self.service.ask(self.path_question(&ask, &coverage)).await?)
         };
         let waiting = asked.inspect_err(|result| {
             tracing::warn!(exec_id = %self.intent.exec_id, reason = ?result.reason, "no approval was asked for");
@@ -64,7 +64,7 @@ impl Exec {
                 reason = self.running.cancelled() => {
                     // Cancel the question before the exec ends, so that no ended exec has an open
                     // question.
-                    waiting.take_back().await;
+                    waiting.withdraw().await;
                     return Err(ExecResult::cancelled(reason).into());
                 }
                 decision = waiting.decision() => decision,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ringwall_browser::FieldKind;
-use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel, SettledStatus};
+use ringwall_record::{ApprovalKind, Confirmation, Digest, RiskLevel};
 use ringwall_risk::{Content, Level};
 use serde_json::json;
 
@@ -41,15 +41,7 @@ impl RunningAction {
     pub(super) async fn confirm(&self, request: &ActionRequest, doing: &str, page: &str) -> Result<(), Fault> {
         let rules = self.service.session_rules(&self.session).await?;
         let question = self.question(request, doing, page, &rules);
-        let automatic = match rules.confirmation {
-            Confirmation::Websocket | Confirmation::Callback => None,
-            Confirmation::AutoApprove => Some(SettledStatus::Approved),
-            Confirmation::AutoReject => Some(SettledStatus::Denied),
-        };
-        let mut waiting = match automatic {
-            None => self.service.ask(question).await?,
-            Some(status) => self.service.ask_nobody(question, status, rules.confirmation.as_str()).await?,
-        };
+        let mut waiting = self.service.ask_in_mode(question, rules.confirmation).await?;
         tracing::info!(action_id = %self.id, approval = %waiting.id(), "a browser action waits for approval");
         let decision = waiting.decision().await;
         // The wait for an answer does not count as idle time of the browser.
@@ -63,7 +55,7 @@ impl RunningAction {
                 Ok(now) if now == rules => return Ok(()),
                 Ok(_) | Err(_) => RULES_CHANGED.to_owned(),
             },
-            Decision::Denied { .. } if automatic.is_some() => {
+            Decision::Denied { .. } if rules.confirmation == Confirmation::AutoReject => {
                 "the session's confirmation is auto_reject, and this action needs approval".to_owned()
             }
             Decision::Denied { reason: Some(reason), .. } => format!("a person has denied it: {reason}"),
@@ -92,11 +84,7 @@ impl RunningAction {
         });
         Question {
             kind: ApprovalKind::Risk,
-            exec_id: self.id.clone(),
-            user_id: self.session.user_id.clone(),
-            agent_id: self.session.agent_id.clone(),
-            session_id: self.session.session_id.to_string(),
-            command: format!("Browser at {page}: {doing}{target}"),
+            requester: self.requester(format!("Browser at {page}: {doing}{target}")),
             code,
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
@@ -106,7 +94,6 @@ impl RunningAction {
             patterns: vec![format!("It would {doing} at {page}.")],
             files: Default::default(),
             digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: self.by.author(),
             still_stands: self.rules_stand(rules),
         }
     }

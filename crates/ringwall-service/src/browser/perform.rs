@@ -21,7 +21,7 @@ use super::request::{ActionRequest, Known};
 use super::view::{BrowserAnswer, Done};
 use crate::auth::principal::Principal;
 use crate::boxes::browser::{BrowserSlot, Fault, Instance, MISSING, Refused, Stop, Turn};
-use crate::egress::Asking;
+use crate::egress::Requester;
 use crate::error::{Error, causes};
 use crate::service::Service;
 use crate::session_ref::SessionAddress;
@@ -180,10 +180,10 @@ impl RunningAction {
         let page = action.page().map(|text| self.check_url(text, kind)).transpose()?;
         let opens = Opens::of(&action);
         let is_download = matches!(action, ActionRequest::Download { .. });
-        let asking = self.asking(action.description());
+        let requester = self.requester(action.description());
         let mut notes = self.ensure_browser(turn, kind, stop).await?;
         let mut instance = present(turn)?;
-        let mut current = instance.browser_box.begin(asking.clone());
+        let mut current = instance.browser_box.begin(requester.clone());
         let prepared = stop.unless(self.prepare(instance, action, page)).await?;
         let mut performed = stop.unless(prepared.perform(instance)).await?;
         if performed.is_err() && opens == Opens::Page && !instance.is_alive() {
@@ -191,7 +191,7 @@ impl RunningAction {
             drop(current);
             notes = self.ensure_browser(turn, kind, stop).await?;
             instance = present(turn)?;
-            current = instance.browser_box.begin(asking);
+            current = instance.browser_box.begin(requester);
             performed = stop.unless(prepared.perform(instance)).await?;
         }
         drop(current);
@@ -245,9 +245,9 @@ impl RunningAction {
         Ok(Prepared { document, action: action.ok_or_else(|| Fault::failed("the action lacks a required parameter"))? })
     }
 
-    /// The origin of questions about hosts that this action connects to.
-    fn asking(&self, command: String) -> Asking {
-        Asking {
+    /// The origin of questions that this action causes.
+    pub(super) fn requester(&self, command: String) -> Requester {
+        Requester {
             exec_id: self.id.clone(),
             user_id: self.session.user_id.clone(),
             agent_id: self.session.agent_id.clone(),

@@ -15,13 +15,13 @@ use ringwall_record::ExecNetwork;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::rule::{Asking, NetRule, Questions};
+use super::rule::{NetRule, Questions, Requester};
 use super::session::{Late, OnDuty};
 use crate::time::{milliseconds, timestamp};
 
 #[derive(Debug)]
 pub(crate) struct ExecGate {
-    pub(super) exec: Asking,
+    pub(super) exec: Requester,
     rule: NetRule,
     questions: Questions,
     noted: Mutex<Noted>,
@@ -58,7 +58,7 @@ impl Notes {
 }
 
 impl ExecGate {
-    pub(crate) fn new(exec: Asking, rule: NetRule, questions: Questions, late: Option<Arc<Late>>) -> Self {
+    pub(crate) fn new(exec: Requester, rule: NetRule, questions: Questions, late: Option<Arc<Late>>) -> Self {
         Self { exec, rule, questions, noted: Mutex::default(), late }
     }
 

@@ -12,5 +12,5 @@ mod session;
 pub use gate::{ConnectionView, NetworkView};
 
 pub(crate) use gate::{Egress, ExecGate};
-pub(crate) use rule::{Asking, NetRule, Questions};
+pub(crate) use rule::{NetRule, Questions, Requester};
 pub(crate) use session::{Late, LateNetwork, OnDuty, RecordLate, SessionWay};

@@ -1,4 +1,4 @@
-//! Decides whether a box may reach a host: first by its list of allowed hosts, then by asking a
+//! Decides whether a box may reach a host: first by its list of allowed hosts, then by requester a
 //! person while the connection waits. Used for commands and browsers.
 
 use std::collections::HashMap;
@@ -52,9 +52,9 @@ impl NetRule {
     }
 }
 
-/// The exec or action that asks, as shown to the person.
+/// The exec or browser action for which a person is asked, as the question shows it.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking {
+pub(crate) struct Requester {
     pub(crate) exec_id: ExecId,
     pub(crate) user_id: UserId,
     pub(crate) agent_id: AgentId,
@@ -69,7 +69,7 @@ type SharedAnswer = Arc<OnceCell<Ruling>>;
 
 /// Asks a person about a host and waits for the answer. Must hold no strong reference to the server:
 /// the gate of a box that outlives its exec can outlive the server.
-type AskPerson = Box<dyn Fn(Asking, NetHost, u16) -> BoxFuture<'static, Ruling> + Send + Sync>;
+type AskPerson = Box<dyn Fn(Requester, NetHost, u16) -> BoxFuture<'static, Ruling> + Send + Sync>;
 
 /// The questions of one exec or browser action. Each host is asked about once, and the answer holds
 /// until the exec or action ends. A client that disconnects withdraws the question, unless another
@@ -90,7 +90,7 @@ impl Questions {
         Self { ask_person, answers: Mutex::default() }
     }
 
-    pub(crate) async fn ask(&self, asking: &Asking, host: NetHost, port: u16) -> Ruling {
+    pub(crate) async fn ask(&self, requester: &Requester, host: NetHost, port: u16) -> Ruling {
         let answer = {
             let mut answers = self.lock();
             let is_allowed = |answer: &SharedAnswer| matches!(answer.get(), Some(Ruling::Allowed(_)));
@@ -103,7 +103,7 @@ impl Questions {
                 Entry::Vacant(new) => new.insert(Arc::default()).clone(),
             }
         };
-        answer.get_or_init(|| (self.ask_person)(asking.clone(), host, port)).await.clone()
+        answer.get_or_init(|| (self.ask_person)(requester.clone(), host, port)).await.clone()
     }
 
     /// Called when another action starts: allowed hosts stay allowed, the others are asked about again.

@@ -17,7 +17,7 @@ use ringwall_policy::{NetHost, NetList};
 use tokio::sync::{Notify, watch};
 
 use super::gate::Notes;
-use super::rule::Asking;
+use super::rule::Requester;
 
 /// Late connections are written in batches at this interval, so that a box which connects in a loop
 /// does not cause one write per connection.
@@ -159,7 +159,7 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    pub(super) fn add(&self, exec: &Asking, connection: Connection) {
+    pub(super) fn add(&self, exec: &Requester, connection: Connection) {
         let mut held = self.held.lock();
         let owner = || (exec.user_id.clone(), exec.agent_id.clone());
         let new = || LateNetwork { exec_id: exec.exec_id.clone(), owner: owner(), notes: Notes::default() };

@@ -9,7 +9,7 @@ use ringwall_ids::ExecId;
 use ringwall_policy::{Net, NetList, NetMode};
 
 use crate::auth::principal::Principal;
-use crate::egress::{Asking, Egress, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, SessionWay};
+use crate::egress::{Egress, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, Requester, SessionWay};
 use crate::error::{Error, causes};
 use crate::exec::lifecycle::Exec;
 use crate::service::Service;
@@ -33,12 +33,10 @@ impl Exec {
         Some(gate)
     }
 
-    fn gate(&self, net: &Net, lifted: NetList, late: Option<Arc<Late>>) -> Option<ExecGate> {
-        if *net == Net::None {
-            return None;
-        }
+    /// The origin of questions that this exec causes.
+    pub(crate) fn requester(&self) -> Requester {
         let session = self.spec.session().map(ToString::to_string).or(self.spec.conversation_id.clone());
-        let asking = Asking {
+        Requester {
             exec_id: self.intent.exec_id.clone(),
             user_id: self.spec.user_id.clone(),
             agent_id: self.spec.agent_id.clone(),
@@ -46,9 +44,15 @@ impl Exec {
             command: self.spec.words.last().cloned().unwrap_or_default(),
             author: self.spec.author.clone(),
             policy_version: self.intent.policy_snapshot["version"].as_str().unwrap_or_default().to_owned(),
-        };
+        }
+    }
+
+    fn gate(&self, net: &Net, lifted: NetList, late: Option<Arc<Late>>) -> Option<ExecGate> {
+        if *net == Net::None {
+            return None;
+        }
         let rule = NetRule::new(net.clone(), lifted);
-        Some(ExecGate::new(asking, rule, self.service.host_questions(), late))
+        Some(ExecGate::new(self.requester(), rule, self.service.host_questions(), late))
     }
 
     /// Records the connections and returns the first refused host.

@@ -10,15 +10,11 @@ use serde_json::json;
 
 use super::reach::{missing_from, requested};
 use crate::approvals::{Coverage, Question, StillStands};
-use crate::exec::lifecycle::{Exec, Step};
-use crate::exec::outcome::ExecResult;
+use crate::exec::lifecycle::Exec;
 use crate::exec::spec::Target;
 
 impl Exec {
-    pub(crate) fn path_question(&self, ask: &Ask, coverage: &Coverage) -> Step<Question> {
-        let Target::Session { session, .. } = &self.spec.target else {
-            return Err(ExecResult::internal("only a session's command can ask for paths").into());
-        };
+    pub(crate) fn path_question(&self, ask: &Ask, coverage: &Coverage) -> Question {
         let mut requested_paths: Vec<HostPath> = Vec::new();
         let mut blocked_paths: Vec<HostPath> = Vec::new();
         for NamedPath { path, real } in &ask.blocked {
@@ -33,13 +29,9 @@ impl Exec {
         });
         let action = Action { files: coverage.digests(), ..Action::of(self) };
         let digest = action.digest(&self.spec.layers, &ask.blocked).unwrap_or(Digest::ZERO);
-        Ok(Question {
+        Question {
             kind: ApprovalKind::Path,
-            exec_id: self.intent.exec_id.clone(),
-            user_id: self.spec.user_id.clone(),
-            agent_id: self.spec.agent_id.clone(),
-            session_id: session.to_string(),
-            command: self.spec.words.last().cloned().unwrap_or_default(),
+            requester: self.requester(),
             code: None,
             requested_paths: requested_paths.iter().map(HostPath::to_string).collect(),
             blocked_paths: blocked_paths.iter().map(HostPath::to_string).collect(),
@@ -47,9 +39,8 @@ impl Exec {
             patterns: patterns.collect(),
             files: coverage.recorded(),
             digest,
-            asked_by: self.spec.author.clone(),
             still_stands: self.still_stands(action, digest, coverage.clone()),
-        })
+        }
     }
 
     /// Returns a check that the same question would be asked with the current settings, path list

@@ -18,7 +18,7 @@ use tokio::io::AsyncReadExt;
 use super::fault::Fault;
 use super::gate::{BrowserGate, CurrentAction};
 use crate::boxes::{Boxes, PooledBox};
-use crate::egress::{Asking, OnDuty};
+use crate::egress::{OnDuty, Requester};
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a file per write into the box.
@@ -56,8 +56,8 @@ impl BrowserBox {
     }
 
     /// Attributes the browser's connections to this action from now on.
-    pub(crate) fn begin(&self, asking: Asking) -> CurrentAction {
-        let current = self.gate.begin(asking);
+    pub(crate) fn begin(&self, requester: Requester) -> CurrentAction {
+        let current = self.gate.begin(requester);
         if let BrowserHost::Session { pooled, .. } = &self.host
             && let Some(way) = &pooled.way
         {

@@ -16,7 +16,7 @@ use ringwall_policy::{ExternalMode, NetHost, NetList};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::egress::{Asking, ConnectionView, NetRule, OnDuty, Questions};
+use crate::egress::{ConnectionView, NetRule, OnDuty, Questions, Requester};
 
 /// Maximum number of connections listed between two actions; further ones are only counted.
 const MAX_LISTED: usize = 200;
@@ -57,7 +57,7 @@ impl fmt::Debug for Reach {
 pub(crate) struct BrowserGate {
     reach: Reach,
     /// The current action.
-    acting: watch::Sender<Option<Arc<Asking>>>,
+    acting: watch::Sender<Option<Arc<Requester>>>,
     /// Number of connections that have begun and not ended.
     open: watch::Sender<usize>,
     noted: Mutex<Noted>,
@@ -98,12 +98,12 @@ impl BrowserGate {
 
     /// Makes this action the current one. Forgets the hosts that were refused before, so that a
     /// person is asked about them again.
-    pub(crate) fn begin(self: &Arc<Self>, asking: Asking) -> CurrentAction {
+    pub(crate) fn begin(self: &Arc<Self>, requester: Requester) -> CurrentAction {
         if let Reach::AsCode { questions, .. } = &self.reach {
             questions.begin_anew();
         }
         self.lock().refused.clear();
-        self.acting.send_replace(Some(Arc::new(asking)));
+        self.acting.send_replace(Some(Arc::new(requester)));
         CurrentAction(self.clone())
     }
 
@@ -157,15 +157,20 @@ fn background_host() -> Ruling {
 }
 
 /// Asks a person about a host. Stops when the current action is over.
-async fn ask(acting: &watch::Sender<Option<Arc<Asking>>>, questions: &Questions, host: NetHost, port: u16) -> Ruling {
+async fn ask(
+    acting: &watch::Sender<Option<Arc<Requester>>>,
+    questions: &Questions,
+    host: NetHost,
+    port: u16,
+) -> Ruling {
     let mut now = acting.subscribe();
-    let asking = now.borrow_and_update().clone();
-    let Some(asking) = asking else {
+    let requester = now.borrow_and_update().clone();
+    let Some(requester) = requester else {
         return Ruling::Refused("nobody is asked about it, because no action is running".to_owned());
     };
     tokio::select! {
         biased;
-        ruling = questions.ask(&asking, host, port) => ruling,
+        ruling = questions.ask(&requester, host, port) => ruling,
         _ = now.changed() => Ruling::Refused("the action that asked about it has ended".to_owned()),
     }
 }

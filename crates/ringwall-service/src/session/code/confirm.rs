@@ -7,19 +7,18 @@
 use std::sync::Arc;
 
 use ringwall_policy::{Ask, Consent};
-use ringwall_record::{
-    ApprovalFiles, ApprovalKind, Confirmation, Digest, RiskLevel, SettledStatus, Uncovered, UncoveredFile,
-};
+use ringwall_record::{ApprovalFiles, ApprovalKind, Confirmation, Digest, RiskLevel, Uncovered, UncoveredFile};
 use ringwall_risk::Locale;
 use serde_json::json;
 
+use super::choose_box::Choice;
 use crate::approvals::{Question, StillStands, Waiting};
 use crate::boxes::WORKSPACE;
+use crate::egress::Requester;
 use crate::exec::code::CodeSpec;
 use crate::exec::lifecycle::{Exec, Step};
 use crate::exec::outcome::ExecResult;
 use crate::exec::spec::Target;
-use crate::session::code::backend::Choice;
 
 pub(super) const AUTO_REJECTED: &str = "AUTO_REJECTED";
 
@@ -28,17 +27,9 @@ impl Exec {
     /// waits for the answer, or the result of the exec if it was rejected or the question failed.
     pub(crate) async fn ask_about_code(&self, code: &CodeSpec, ask: &Ask) -> Step<Waiting> {
         let question = self.code_question(code, ask);
-        let settled = match code.rules.confirmation {
-            Confirmation::Websocket | Confirmation::Callback => None,
-            Confirmation::AutoApprove => Some(SettledStatus::Approved),
-            Confirmation::AutoReject => Some(SettledStatus::Denied),
-        };
-        let asked = match settled {
-            None => self.service.ask(question).await,
-            Some(settled) => self.service.ask_nobody(question, settled, code.rules.confirmation.as_str()).await,
-        };
-        let waiting = asked?;
-        if settled == Some(SettledStatus::Denied) {
+        let mode = code.rules.confirmation;
+        let waiting = self.service.ask_in_mode(question, mode).await?;
+        if mode == Confirmation::AutoReject {
             let message = "the session rejects code that needs an approval";
             return Err(ExecResult::denied(AUTO_REJECTED, message).into());
         }
@@ -60,11 +51,15 @@ impl Exec {
         let language = code.request.language;
         Question {
             kind: ApprovalKind::Risk,
-            exec_id: self.intent.exec_id.clone(),
-            user_id: self.spec.user_id.clone(),
-            agent_id: self.spec.agent_id.clone(),
-            session_id: code.session.session_id.to_string(),
-            command: format!("Run {} code{}: {}", language.key(), code.lifetime(), assessment.reason(Locale::English)),
+            requester: Requester {
+                command: format!(
+                    "Run {} code{}: {}",
+                    language.key(),
+                    code.files_note(),
+                    assessment.reason(Locale::English)
+                ),
+                ..self.requester()
+            },
             code: Some(code.request.code.clone()),
             requested_paths: Vec::new(),
             blocked_paths: Vec::new(),
@@ -72,7 +67,6 @@ impl Exec {
             patterns: patterns.collect(),
             files: uncovered_files(),
             digest: Digest::of(action.to_string().as_bytes()),
-            asked_by: self.spec.author.clone(),
             still_stands: self.rules_stand(code, terms),
         }
     }
@@ -80,17 +74,17 @@ impl Exec {
     /// Returns a check that the session's rules and the policy terms of the code are those at the
     /// time of the question.
     fn rules_stand(&self, code: &CodeSpec, terms: Option<String>) -> StillStands {
-        let (request, rules, is_waited_for) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
+        let (request, rules, has_timeout) = (code.request.clone(), code.rules.clone(), code.stdin.ends());
         let parts = Arc::new((self.service.clone(), code.session.clone(), rules, request, terms));
         Arc::new(move || {
             let parts = parts.clone();
             Box::pin(async move {
                 let (service, session, rules, request, terms) = parts.as_ref();
                 // Rules that cannot be read may have changed.
-                let is_treated_so = service.session_rules(session).await.is_ok_and(|now| now == *rules);
-                let layers = request.layers(service.settings_now().operator.clone(), is_waited_for);
+                let rules_stand = service.session_rules(session).await.is_ok_and(|now| now == *rules);
+                let layers = request.layers(service.settings_now().operator.clone(), has_timeout);
                 let now = layers.ok().and_then(|layers| ringwall_policy::merge(&layers).ok());
-                is_treated_so && now.map(|effective| effective.terms()) == *terms
+                rules_stand && now.map(|effective| effective.terms()) == *terms
             })
         })
     }
@@ -119,8 +113,8 @@ impl Exec {
 }
 
 impl CodeSpec {
-    /// Describes the files that the request adds to the code.
-    fn lifetime(&self) -> String {
+    /// Describes the files that the request adds to the session.
+    fn files_note(&self) -> String {
         match self.request.files.as_slice() {
             [] => String::new(),
             [(only, _)] => format!(" with the file {only:?}"),

@@ -2,22 +2,29 @@
 //! request names.
 //!
 //! If the demanded or requested isolation is not available, the request is refused; it never falls
-//! back to a weaker one.
+//! back to a weaker one. The kind of warm box that the pool keeps ready is derived here too.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_executor::docker::{DockerState, Runtime};
-use ringwall_policy::{Denial, DockerImage, Isolation, SecurityMode, choose_isolation, requires_isolation};
+use ringwall_executor::pool::OnBusy;
+use ringwall_executor::warm::WarmSpec;
+use ringwall_policy::{
+    Denial, DockerImage, Isolation, Owner, PathAccess, PathControl, Request, Root, SecurityMode, SessionMounts,
+    Verdict, Workspace, choose_isolation, decide, requires_isolation,
+};
 use ringwall_record::SessionKey;
 use ringwall_risk::Level;
 
-use crate::error::Error;
-use crate::exec::code::ALL_IN_ONE;
+use crate::boxes::{Language, WORKSPACE};
+use crate::error::{Error, causes};
+use crate::exec::code::{ALL_IN_ONE, CodeRequest};
 use crate::exec::spec::{Backend, image_for};
 use crate::service::Service;
+use crate::settings::Settings;
 
-const SEEN_FOR: Duration = Duration::from_secs(5);
+const DOCKER_STATE_TTL: Duration = Duration::from_secs(5);
 
 /// The backend and image for the code, and the denial if the requested isolation is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +124,7 @@ impl Service {
     async fn docker_now(&self) -> Arc<DockerState> {
         let mut seen = self.inner.docker_seen.lock().await;
         if let Some((at, state)) = seen.as_ref()
-            && at.elapsed() < SEEN_FOR
+            && at.elapsed() < DOCKER_STATE_TTL
         {
             return state.clone();
         }
@@ -136,5 +143,58 @@ pub(super) const fn backend_of(isolation: Isolation) -> Backend {
         Isolation::Native => Backend::Native,
         Isolation::Docker => Backend::Docker,
         Isolation::Gvisor => Backend::Gvisor,
+    }
+}
+
+/// Placeholder uid and gid. The owner of the files is not known when a warm box is made, but it is
+/// never root.
+const PLACEHOLDER_ID: u32 = 1000;
+
+impl Service {
+    /// The kind of warm box that can serve a Python exec with these settings; `None` if none can. The
+    /// policy decides on a sample request. Nothing runs.
+    pub(crate) fn default_spec(&self, settings: &Settings) -> Option<WarmSpec> {
+        let spec = self.try_default_spec(settings);
+        spec.inspect_err(|error| tracing::warn!(error = %causes(error), "no warm boxes are made")).ok().flatten()
+    }
+
+    fn try_default_spec(&self, settings: &Settings) -> Result<Option<WarmSpec>, Error> {
+        let run = default_run();
+        let mounts = SessionMounts {
+            work: self.inner.workspaces_path.clone(),
+            owner: Owner::new(PLACEHOLDER_ID, PLACEHOLDER_ID)?,
+            control: PathControl::On(PathAccess::default()),
+            hidden: Vec::new(),
+        };
+        let request = Request {
+            argv: run.words().iter().map(Into::into).collect(),
+            env: Default::default(),
+            cwd: Some(WORKSPACE.into()),
+            root: Root::Host,
+            workspace: Workspace::Session(Box::new(mounts)),
+            read_only: Vec::new(),
+        };
+        let layers = run.layers(settings.operator.clone(), true)?;
+        Ok(match decide(&request, &layers) {
+            Verdict::Allow(grant) => self.inner.backends.executor.warm_spec_for(&grant),
+            Verdict::Ask(_) | Verdict::Deny(_) => None,
+        })
+    }
+}
+
+fn default_run() -> CodeRequest {
+    CodeRequest {
+        session_id: String::new(),
+        user_id: None,
+        agent_id: None,
+        code: String::new(),
+        language: Language::default(),
+        timeout_s: None,
+        backend: None,
+        max_memory_mb: None,
+        max_output_bytes: None,
+        files: Vec::new(),
+        context_id: None,
+        on_busy: OnBusy::Wait,
     }
 }
