@@ -201,8 +201,11 @@ impl Error {
         Error::Agent(AgentProblem { kind, message: message.into() })
     }
 
-    pub(crate) fn start(doing: &'static str) -> impl FnOnce(Box<dyn std::error::Error + Send + Sync>) -> Self {
-        move |source| Error::Start { doing, source }
+    /// For `map_err`: an error of the operation `doing` at the start.
+    pub(crate) fn start<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        doing: &'static str,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Error::Start { doing, source: source.into() }
     }
 
     /// An internal error: the caller gets the failed operation, the log gets the cause.

@@ -65,31 +65,14 @@ pub struct Config {
 impl Service {
     /// Opens a data directory, closes what a crash left unfinished and runs a test box.
     pub async fn open(config: Config) -> Result<Self, Error> {
-        let data = config.data.clone();
-        let (data, lock, digest_key) = blocking::in_place(move || {
-            let lock = take(&data)?;
-            let real = ringwall_executor::real_path(&data)
-                .map_err(|error| Error::start("open the data directory")(error.into()))?;
-            let digest_key = DigestKey::ensure(&real)?;
-            Ok((real, lock, digest_key))
+        let (data, lock, digest_key) = blocking::in_place(|| {
+            let lock = lock_data(&config.data)?;
+            let data = ringwall_executor::real_path(&config.data).map_err(Error::start("open the data directory"))?;
+            let digest_key = DigestKey::ensure(&data)?;
+            Ok((data, lock, digest_key))
         })
         .await?;
-        let store = Store::open(config.database, Some(digest_key.head_key()))
-            .await
-            .map_err(|error| Error::start("open the record")(error.into()))?;
-        store.sign_head(now()).await?;
-        let lost = store.mark_unfinished_lost(now()).await?;
-        if !lost.is_empty() {
-            tracing::warn!(execs = lost.len(), "marked unfinished execs of the previous run as LOST");
-        }
-        let lost = store.mark_browser_actions_lost(now()).await?;
-        if lost > 0 {
-            tracing::warn!(actions = lost, "marked unfinished browser actions of the previous run as lost");
-        }
-        let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
-        if expired > 0 {
-            tracing::warn!(expired, "expired the open approvals of the previous run");
-        }
+        let store = open_record(config.database, &digest_key).await?;
         let settings = Settings::load(&store, &config.pinned).await?;
         for key in &settings.ignored {
             let variable = setting_variable(key);
@@ -104,51 +87,26 @@ impl Service {
             Auth::Tokens => Some(token::ensure_owner_token(&store, &data).await?),
             Auth::Disabled => None,
         };
-        let docker = settings.sandbox.docker.asked();
         let skills_root = settings.skills.root.clone().map_or_else(|| data.join(SKILLS), PathBuf::from);
-        let default = data.join(WORKSPACES);
-        let default = default
-            .to_str()
-            .ok_or_else(|| Error::start("name the workspaces")("the data directory's name is not UTF-8".into()))?;
-        let root = settings.sandbox.root(default);
-        let workspace_root = root.map_err(|error| Error::start("find the workspaces")(error.into()))?;
+        let default_root = data.join(WORKSPACES);
+        let default_root = default_root.to_str().ok_or("the data directory's name is not UTF-8");
+        let workspace_root = settings.sandbox.root(default_root.map_err(Error::start("name the workspaces"))?);
+        let workspace_root = workspace_root.map_err(Error::start("find the workspaces"))?;
         let workspaces_path = PathBuf::from(&workspace_root.host_path_native);
-        let mut kept = vec![data.clone(), workspaces_path.clone(), skills_root.clone()];
-        kept.extend(config.file.as_deref().and_then(|file| std::path::absolute(file).ok()));
-        let (root, place) = (workspaces_path.clone(), data.clone());
-        let (record, runtime) = (store.clone(), Handle::current());
-        let (workspaces, baselines, skills, executor, docker) = blocking::in_place(move || {
-            let failed = Error::start;
-            let workspaces = Workspaces::open(&root).map_err(|error| failed("open the workspaces")(error.into()))?;
-            // If the database cannot answer, the files are kept.
-            let recorded = |exec: &ExecId| match runtime.block_on(record.exec(exec, &Scope::All)) {
-                Ok(Some(exec)) => exec.summary.project_id.parse().map_or(RecordEntry::Unknown, RecordEntry::InProject),
-                Ok(None) => RecordEntry::Missing,
-                Err(_) => RecordEntry::Unknown,
-            };
-            let swept = workspaces.sweep(|_| false, recorded);
-            if let Some(error) = swept.first_failure {
-                tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all leftover files of execs");
-            }
-            let baselines = Baselines::open(&place.join(BASELINES));
-            let baselines = baselines.map_err(|error| failed("open the baselines of skills")(error.into()))?;
-            for error in baselines.unreadable() {
-                tracing::error!(error = %causes(error), "the baselines of an agent cannot be read");
-            }
-            let skills = Skills::open(&skills_root).map_err(|error| failed("open the skills")(error.into()))?;
-            if let Err(error) = skills.publish_schema() {
-                tracing::warn!(error = %causes(&error), "could not write the schema of manifests");
-            }
-            let executor = Executor::new(Host::probe(), &place);
-            let executor = executor.map_err(|error| failed("prepare the box executor")(error.into()))?;
+        let workspaces = blocking::in_place(|| open_workspaces(&workspaces_path, &store)).await?;
+        let (baselines, skills) = blocking::in_place(|| open_skills(&data.join(BASELINES), &skills_root)).await?;
+        let (executor, docker) = blocking::in_place(|| {
+            let executor = Executor::new(Host::probe(), &data).map_err(Error::start("prepare the box executor"))?;
             executor.sweep();
-            let docker = Docker::new(docker, &place).map_err(|error| failed("prepare the docker client")(error.into()))?;
-            Ok((workspaces, baselines, skills, executor, docker))
+            let docker = Docker::new(settings.sandbox.docker.asked(), &data);
+            Ok((executor, docker.map_err(Error::start("prepare the docker client"))?))
         })
         .await?;
+        let mut own_paths = vec![data, workspaces_path.clone(), skills_root];
+        own_paths.extend(config.file.as_deref().and_then(|file| std::path::absolute(file).ok()));
         // Resolved now, because all of them exist by now and symbolic links in their paths can be
         // followed.
-        let mut hidden: Vec<PathBuf> = kept.iter().map(|path| ringwall_executor::resolve(path)).collect();
+        let mut hidden: Vec<PathBuf> = own_paths.iter().map(|path| ringwall_executor::resolve(path)).collect();
         hidden.sort();
         hidden.dedup();
         let lock = Arc::new(lock);
@@ -190,8 +148,8 @@ impl Service {
         let service = Self { inner };
         service.load_recorded().await?;
         service.try_native().await.map_err(|error| match error {
-            ProbeError::Box(error) => Error::start("run a box")(error.into()),
-            other => Error::start("run a box")(other.into()),
+            ProbeError::Box(error) => Error::start("run a box")(error),
+            other => Error::start("run a box")(other),
         })?;
         log_path_control(service.path_control().await?);
         service.sweep_containers();
@@ -217,14 +175,62 @@ impl Service {
     }
 }
 
+/// Opens the database and closes what the previous run left open in it.
+async fn open_record(database: Database, digest_key: &DigestKey) -> Result<Store, Error> {
+    let store = Store::open(database, Some(digest_key.head_key())).await.map_err(Error::start("open the record"))?;
+    store.sign_head(now()).await?;
+    let lost = store.mark_unfinished_lost(now()).await?;
+    if !lost.is_empty() {
+        tracing::warn!(execs = lost.len(), "marked unfinished execs of the previous run as LOST");
+    }
+    let lost = store.mark_browser_actions_lost(now()).await?;
+    if lost > 0 {
+        tracing::warn!(actions = lost, "marked unfinished browser actions of the previous run as lost");
+    }
+    let expired = store.expire_pending_approvals(now(), "ringwall", "the server was restarted").await?;
+    if expired > 0 {
+        tracing::warn!(expired, "expired the open approvals of the previous run");
+    }
+    Ok(store)
+}
+
+/// Opens the workspaces and removes leftover files of execs. Blocks.
+fn open_workspaces(root: &Path, store: &Store) -> Result<Workspaces, Error> {
+    let workspaces = Workspaces::open(root).map_err(Error::start("open the workspaces"))?;
+    // If the database cannot answer, the files are kept.
+    let recorded = |exec: &ExecId| match Handle::current().block_on(store.exec(exec, &Scope::All)) {
+        Ok(Some(exec)) => exec.summary.project_id.parse().map_or(RecordEntry::Unknown, RecordEntry::InProject),
+        Ok(None) => RecordEntry::Missing,
+        Err(_) => RecordEntry::Unknown,
+    };
+    let swept = workspaces.sweep(|_| false, recorded);
+    if let Some(error) = swept.first_failure {
+        tracing::warn!(failed = swept.failed, error = %causes(&error), "could not remove all leftover files of execs");
+    }
+    Ok(workspaces)
+}
+
+/// Opens the baselines of agents and the skills with a manifest. Blocks.
+fn open_skills(baselines: &Path, skills: &Path) -> Result<(Baselines, Skills), Error> {
+    let baselines = Baselines::open(baselines).map_err(Error::start("open the baselines of skills"))?;
+    for error in baselines.unreadable() {
+        tracing::error!(error = %causes(error), "the baselines of an agent cannot be read");
+    }
+    let skills = Skills::open(skills).map_err(Error::start("open the skills"))?;
+    if let Err(error) = skills.publish_schema() {
+        tracing::warn!(error = %causes(&error), "could not write the schema of manifests");
+    }
+    Ok((baselines, skills))
+}
+
 /// How long to retry if another process holds the lock. A child that was just started by a killed
 /// server holds the lock until it calls exec.
 const LOCK_RETRY: Duration = Duration::from_millis(500);
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Creates the data directory and locks it for this server.
-fn take(data: &Path) -> Result<File, Error> {
-    let failed = |source: std::io::Error| Error::start("create or open the data directory")(source.into());
+fn lock_data(data: &Path) -> Result<File, Error> {
+    let failed = |source: std::io::Error| Error::start("create or open the data directory")(source);
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     let lock = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(data.join(LOCK));
     let lock = lock.map_err(failed)?;

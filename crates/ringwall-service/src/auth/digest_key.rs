@@ -26,8 +26,7 @@ impl DigestKey {
     /// Reads the key or creates it. Processes that create it concurrently all get the same key.
     /// Blocks.
     pub(crate) fn ensure(data: &Path) -> Result<Self, Error> {
-        let failed =
-            |source: std::io::Error| Error::start("read or write digest.key in the data directory")(source.into());
+        let failed = |source: std::io::Error| Error::start("read or write digest.key in the data directory")(source);
         if let Some(key) = Self::read(data).map_err(failed)? {
             return Ok(key);
         }

@@ -35,7 +35,7 @@ pub async fn create_token_offline(database: Database, key: HeadKey, new: NewToke
     let store = Store::open(database, Some(key)).await?;
     let created = match store.require_own_head().await {
         Ok(()) => create(&store, new, COMMAND_LINE).await,
-        Err(error) => Err(Error::start("write a token to the record")(error.into())),
+        Err(error) => Err(Error::start("write a token to the record")(error)),
     };
     store.close().await;
     created
@@ -75,7 +75,7 @@ async fn record_text(store: &Store, text: &str, new: NewToken, by: &str) -> Resu
 /// Reads or creates the owner's token and returns its hash.
 pub(crate) async fn ensure_owner_token(store: &Store, data: &Path) -> Result<Digest, Error> {
     let failed = |source: std::io::Error| {
-        Error::start("read or write the owner's token, owner.token in the data directory")(source.into())
+        Error::start("read or write the owner's token, owner.token in the data directory")(source)
     };
     let new = || NewToken { holder: Holder::Owner, label: Some(OWNER_FILE.to_owned()), expires_at: None };
     let path = data.join(OWNER_FILE);
