@@ -32,7 +32,7 @@ use crate::boxes::{BoxBackends, BoxPool, Boxes, SessionGates};
 use crate::disk::Quotas;
 use crate::error::{Error, causes};
 use crate::exec::assess::Assessors;
-use crate::exec::queue::Turns;
+use crate::exec::queue::ExecQueue;
 use crate::exec::registry::Registry;
 use crate::metrics::Counters;
 use crate::ops::health::ProbeError;
@@ -128,7 +128,7 @@ impl Service {
             backends,
             aio,
             skills: Arc::new(skills),
-            turns: Turns::new((&settings).into()),
+            exec_queue: ExecQueue::new((&settings).into()),
             settings: RwLock::new(Arc::new(settings)),
             registry: Arc::new(Registry::default()),
             open_approvals: Arc::default(),

@@ -98,7 +98,7 @@ impl Exec {
                 Verdict::Deny(denial) => return Err(policy_denied(denial)),
             }
         }
-        let admission = self.service.inner.turns.enter(&self.spec.user_id);
+        let admission = self.service.inner.exec_queue.enter(&self.spec.user_id);
         admission
             .ok_or_else(|| ExecResult::failed("QUEUE_FULL", "too many execs wait for a slot; submit it again").into())
     }

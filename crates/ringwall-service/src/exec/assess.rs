@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::auth::principal::Principal;
 use crate::blocking;
 use crate::error::Error;
-use crate::exec::queue::{Admission, Bounds, Slot, Turns};
+use crate::exec::queue::{Admission, ExecQueue, QueueLimits, Slot};
 use crate::service::Service;
 
 /// Assessing this many bytes takes less time than handing them to another thread.
@@ -53,23 +53,23 @@ impl Service {
 /// The threads for larger texts and the queues for them.
 #[derive(Debug)]
 pub(crate) struct Assessors {
-    middle: Arc<Turns>,
-    large: Arc<Turns>,
+    middle: Arc<ExecQueue>,
+    large: Arc<ExecQueue>,
 }
 
 impl Default for Assessors {
     fn default() -> Self {
-        Self { middle: Turns::new(bounds(4)), large: Turns::new(bounds(2)) }
+        Self { middle: ExecQueue::new(limits(4)), large: ExecQueue::new(limits(2)) }
     }
 }
 
 /// One user gets at most half of the threads.
-fn bounds(threads: u32) -> Bounds {
-    Bounds {
-        running: threads,
-        running_per_user: threads / 2,
-        waiting: MAX_WAITING,
-        waiting_per_user: MAX_WAITING_PER_USER,
+fn limits(threads: u32) -> QueueLimits {
+    QueueLimits {
+        max_running: threads,
+        max_running_per_user: threads / 2,
+        max_waiting: MAX_WAITING,
+        max_waiting_per_user: MAX_WAITING_PER_USER,
     }
 }
 
@@ -86,13 +86,13 @@ impl Assessors {
         stack: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let turns = if size <= MIDDLE { &self.middle } else { &self.large };
+        let queue = if size <= MIDDLE { &self.middle } else { &self.large };
         let refused = Error::TooManyAssessments { per_user: MAX_WAITING_PER_USER, all: MAX_WAITING };
-        let slot = match turns.enter(user).ok_or(refused)? {
-            Admission::Now(slot) => slot,
-            Admission::Later(mut place) => {
+        let slot = match queue.enter(user).ok_or(refused)? {
+            Admission::Immediate(slot) => slot,
+            Admission::Queued(ticket) => {
                 let left = || Error::Runtime { message: "the queue for assessments was closed".to_owned() };
-                place.turn().await.ok_or_else(left)?
+                ticket.wait().await.ok_or_else(left)?
             }
         };
         on_a_thread(slot, stack, work).await
@@ -193,8 +193,8 @@ mod tests {
                 gate.begun.recv().await.expect("a beginning");
             }
             // Control: the same user has to wait.
-            let turns = if size <= MIDDLE { &assessors.middle } else { &assessors.large };
-            assert!(matches!(turns.enter(&user("many")), Some(Admission::Later(_))));
+            let queue = if size <= MIDDLE { &assessors.middle } else { &assessors.large };
+            assert!(matches!(queue.enter(&user("many")), Some(Admission::Queued(_))));
             assert_eq!(assessors.run(&user("one"), size, STACK, || 7).await.expect("an assessment"), 7);
             gates.iter().for_each(|gate| gate.end.send(()).expect("work that waits"));
             for done in join_all(blocked).await {
@@ -207,8 +207,10 @@ mod tests {
     /// first.
     #[tokio::test]
     async fn waiting_users_take_turns() {
-        let assessors =
-            Arc::new(Assessors { large: Turns::new(Bounds { running: 1, ..bounds(2) }), ..Assessors::default() });
+        let assessors = Arc::new(Assessors {
+            large: ExecQueue::new(QueueLimits { max_running: 1, ..limits(2) }),
+            ..Assessors::default()
+        });
         let (mut gate, work) = gated();
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = vec![tokio::spawn({
@@ -216,13 +218,13 @@ mod tests {
             async move { assessors.run(&user("many"), LARGE, STACK, work).await }
         })];
         gate.begun.recv().await.expect("a beginning");
-        for (place, name) in ["many", "many", "many", "one"].into_iter().enumerate() {
+        for (place, name) in (0..).zip(["many", "many", "many", "one"]) {
             let (assessors_of_task, order) = (assessors.clone(), order.clone());
             let note = move || order.lock().push(name);
             waiting.push(tokio::spawn(async move { assessors_of_task.run(&user(name), LARGE, STACK, note).await }));
             // The tasks of this runtime share one thread, so each is queued before the next one
             // starts.
-            while assessors.large.counts() != (1, place + 1) {
+            while assessors.large.counts().waiting != place + 1 {
                 tokio::task::yield_now().await;
             }
         }

@@ -123,7 +123,7 @@ impl Exec {
         // An exec that starts at once has its empty files prepared while the intent is recorded.
         // Inputs are written only after the intent, and a request with an idempotency key may be a
         // repetition.
-        let starts_now = matches!(entry, Entry::Queue(Admission::Now(_)));
+        let starts_now = matches!(entry, Entry::Queue(Admission::Immediate(_)));
         let is_early = starts_now && !self.spec.has_inputs() && self.spec.idempotency.is_none();
         let prepare = OptionFuture::from(is_early.then(|| self.prepare_files(Vec::new())));
         let (intended, early_files) = tokio::join!(intending, prepare);
@@ -225,13 +225,13 @@ impl Exec {
     async fn await_slot(&mut self, admission: Admission) -> Step<Slot> {
         let slot = match (admission, &self.intent.start) {
             // The intent was recorded as RUNNING.
-            (Admission::Now(slot), Start::Running { .. }) => return Ok(slot),
-            (Admission::Now(slot), Start::Queued | Start::AwaitingApproval | Start::Denied(_)) => slot,
-            (Admission::Later(mut ticket), _) => {
+            (Admission::Immediate(slot), Start::Running { .. }) => return Ok(slot),
+            (Admission::Immediate(slot), Start::Queued | Start::AwaitingApproval | Start::Denied(_)) => slot,
+            (Admission::Queued(ticket), _) => {
                 let slot = tokio::select! {
                     biased;
                     reason = self.running.cancelled() => return Err(ExecResult::cancelled(reason).into()),
-                    slot = ticket.turn() => slot,
+                    slot = ticket.wait() => slot,
                 };
                 slot.ok_or_else(|| ExecResult::internal("the exec queue was closed"))?
             }

@@ -1,8 +1,12 @@
-//! The exec queue: bounded, FIFO per user, round robin between users. A user without a waiting exec
-//! can queue one even when the queue is full, unless its limit is 0.
+//! Admission queue: bounds how many execs run at once, in total and per user, and how many wait.
 //!
-//! [`Line`] holds the rules, without clock or lock: no exec waits that could run. [`Turns`] is the
-//! queue for tasks. A [`Slot`] is the right to run and is released when dropped.
+//! Scheduling is FIFO within a user and round robin between users: of 100 waiting execs of one
+//! user, at most one starts before another user's first. A user without a waiting exec may queue
+//! one even if the queue is full, unless `max_waiting` is 0, so that one user cannot fill the queue
+//! for all others.
+//!
+//! [`Schedule`] is the pure rule and is tested against a reference model. [`ExecQueue`] adds the
+//! lock and the channels for tasks.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,313 +17,135 @@ use tokio::sync::oneshot;
 
 use crate::settings::Settings;
 
-/// Limits for running and waiting execs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) running: u32,
-    pub(crate) running_per_user: u32,
-    pub(crate) waiting: u32,
-    /// Most waiting execs of one user, parked ones included.
-    pub(crate) waiting_per_user: u32,
+pub(crate) struct QueueLimits {
+    pub(crate) max_running: u32,
+    pub(crate) max_running_per_user: u32,
+    /// Exceeded by at most one exec per user; 0 disables waiting.
+    pub(crate) max_waiting: u32,
+    pub(crate) max_waiting_per_user: u32,
 }
 
-impl From<&Settings> for Bounds {
+impl From<&Settings> for QueueLimits {
     fn from(settings: &Settings) -> Self {
         let sandbox = &settings.sandbox;
         Self {
-            running: sandbox.max_concurrent_execs.get(),
-            running_per_user: sandbox.max_concurrent_execs_per_user.get(),
-            waiting: sandbox.max_queued_execs.get(),
-            waiting_per_user: u32::MAX,
+            max_running: sandbox.max_concurrent_execs.get(),
+            max_running_per_user: sandbox.max_concurrent_execs_per_user.get(),
+            max_waiting: sandbox.max_queued_execs.get(),
+            max_waiting_per_user: u32::MAX,
         }
     }
 }
 
-pub(crate) type Ticket = u64;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Entered {
-    Running,
-    Waiting(Ticket),
-    Full,
-}
-
-#[derive(Debug)]
-pub(crate) struct Line {
-    bounds: Bounds,
-    running: HashMap<UserId, u32>,
-    /// Contains only users with at least one waiting exec.
-    waiting: HashMap<UserId, VecDeque<Ticket>>,
-    /// Execs that released their slot and wait for something else. They count as waiting but get no
-    /// slot until they enter again.
-    parked: HashMap<UserId, u32>,
-    /// Users in round-robin order. Each user with waiting execs occurs once.
-    rotation: VecDeque<UserId>,
-    next: Ticket,
-}
-
-impl Line {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        Self {
-            bounds,
-            running: HashMap::new(),
-            waiting: HashMap::new(),
-            parked: HashMap::new(),
-            rotation: VecDeque::new(),
-            next: 0,
-        }
-    }
-
-    pub(crate) fn running(&self) -> u32 {
-        self.running.values().sum()
-    }
-
-    pub(crate) fn waiting(&self) -> usize {
-        let parked = self.parked.values().sum::<u32>() as usize;
-        parked + self.waiting.values().map(VecDeque::len).sum::<usize>()
-    }
-
-    pub(crate) fn enter(&mut self, user: &UserId) -> Entered {
-        if self.try_start(user) {
-            return Entered::Running;
-        }
-        if self.is_full_for(user) {
-            return Entered::Full;
-        }
-        let (ticket, own) = self.line_up(user);
-        own.push_back(ticket);
-        Entered::Waiting(ticket)
-    }
-
-    /// Counts an exec that is about to release its slot as waiting. False if the queue is full.
-    fn park(&mut self, user: &UserId) -> bool {
-        if self.is_full_for(user) {
-            return false;
-        }
-        *self.parked.entry(user.clone()).or_default() += 1;
-        true
-    }
-
-    fn unpark(&mut self, user: &UserId) {
-        if let Some(count) = self.parked.get_mut(user) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.parked.remove(user);
-            }
-        }
-    }
-
-    /// Queues a parked exec again, ahead of its user's waiting execs, which came later. It was
-    /// counted when it was parked, so no limit refuses it here.
-    fn enter_again(&mut self, user: &UserId) -> Entered {
-        if self.try_start(user) {
-            return Entered::Running;
-        }
-        let (ticket, own) = self.line_up(user);
-        own.push_front(ticket);
-        Entered::Waiting(ticket)
-    }
-
-    /// Starts an exec if the limits allow it. This overtakes no waiting exec: none of them could
-    /// start.
-    fn try_start(&mut self, user: &UserId) -> bool {
-        let can_start = self.running() < self.bounds.running && self.has_room(user);
-        if can_start {
-            *self.running.entry(user.clone()).or_default() += 1;
-        }
-        can_start
-    }
-
-    fn is_full_for(&self, user: &UserId) -> bool {
-        let own = self.waiting_of(user);
-        let is_full = self.waiting() >= self.bounds.waiting as usize;
-        is_full && (own > 0 || self.bounds.waiting == 0) || own >= self.bounds.waiting_per_user as usize
-    }
-
-    fn waiting_of(&self, user: &UserId) -> usize {
-        let parked = self.parked.get(user).copied().unwrap_or_default() as usize;
-        parked + self.waiting.get(user).map_or(0, VecDeque::len)
-    }
-
-    /// Returns a new ticket and the user's waiting execs, and adds the user to the rotation.
-    fn line_up(&mut self, user: &UserId) -> (Ticket, &mut VecDeque<Ticket>) {
-        let ticket = self.next;
-        self.next += 1;
-        let own = self.waiting.entry(user.clone()).or_default();
-        if own.is_empty() {
-            self.rotation.push_back(user.clone());
-        }
-        (ticket, own)
-    }
-
-    /// Removes a waiting exec. Does nothing if the exec has already been given a slot.
-    pub(crate) fn leave(&mut self, user: &UserId, ticket: Ticket) {
-        if let Some(own) = self.waiting.get_mut(user) {
-            own.retain(|other| *other != ticket);
-            if own.is_empty() {
-                self.forget(user);
-            }
-        }
-    }
-
-    /// Ends one running exec of the user. Returns the tickets that start now.
-    pub(crate) fn release(&mut self, user: &UserId) -> Vec<Ticket> {
-        if let Some(count) = self.running.get_mut(user) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.running.remove(user);
-            }
-        }
-        self.call()
-    }
-
-    /// Running and waiting execs stay even if they exceed the new limits. Returns the tickets that
-    /// start now.
-    pub(crate) fn set_bounds(&mut self, bounds: Bounds) -> Vec<Ticket> {
-        self.bounds = bounds;
-        self.call()
-    }
-
-    fn call(&mut self) -> Vec<Ticket> {
-        let mut called = Vec::new();
-        while self.running() < self.bounds.running {
-            let Some(index) = self.rotation.iter().position(|user| self.has_room(user)) else { break };
-            let Some(user) = self.rotation.remove(index) else { break };
-            let Some(own) = self.waiting.get_mut(&user) else { continue };
-            called.extend(own.pop_front());
-            *self.running.entry(user.clone()).or_default() += 1;
-            if own.is_empty() {
-                self.waiting.remove(&user);
-            } else {
-                self.rotation.push_back(user);
-            }
-        }
-        called
-    }
-
-    fn has_room(&self, user: &UserId) -> bool {
-        self.running.get(user).is_none_or(|count| *count < self.bounds.running_per_user)
-    }
-
-    fn forget(&mut self, user: &UserId) {
-        self.waiting.remove(user);
-        self.rotation.retain(|other| other != user);
-    }
-}
-
-/// The exec queue for tasks.
-#[derive(Debug)]
-pub(crate) struct Turns {
-    held: Mutex<Held>,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct QueueCounts {
+    pub(crate) running: u32,
+    /// Parked execs included.
+    pub(crate) waiting: u32,
 }
 
 #[derive(Debug)]
-struct Held {
-    line: Line,
-    calls: HashMap<Ticket, oneshot::Sender<Slot>>,
-    /// The user of each waiting ticket.
-    users: HashMap<Ticket, UserId>,
-}
-
-/// The right to run. Released when dropped.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    turns: Arc<Turns>,
-    user: UserId,
-}
-
-/// A position in the queue.
-#[derive(Debug)]
-pub(crate) struct QueueTicket {
-    turns: Arc<Turns>,
-    user: UserId,
-    ticket: Ticket,
-    call: oneshot::Receiver<Slot>,
-}
-
-/// An exec that released its slot while it waits for something else. It counts as waiting.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    turns: Arc<Turns>,
-    user: UserId,
+pub(crate) struct ExecQueue {
+    schedule: Mutex<Schedule<oneshot::Sender<Slot>>>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Admission {
-    Now(Slot),
-    Later(QueueTicket),
+    Immediate(Slot),
+    Queued(QueueTicket),
 }
 
-impl Turns {
-    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
-        let held = Held { line: Line::new(bounds), calls: HashMap::new(), users: HashMap::new() };
-        Arc::new(Self { held: Mutex::new(held) })
+/// Permission to run one exec. Dropping it hands the slot to the next waiting exec.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    queue: Arc<ExecQueue>,
+    user: UserId,
+}
+
+/// A position in the queue. Dropping it leaves the queue.
+#[derive(Debug)]
+pub(crate) struct QueueTicket {
+    queue: Arc<ExecQueue>,
+    user: UserId,
+    waiter: WaiterId,
+    slot: oneshot::Receiver<Slot>,
+}
+
+/// An exec that released its slot while it waits for something else. It counts as waiting and gets
+/// no slot until it enters again.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    queue: Arc<ExecQueue>,
+    user: UserId,
+}
+
+impl ExecQueue {
+    pub(crate) fn new(limits: QueueLimits) -> Arc<Self> {
+        Arc::new(Self { schedule: Mutex::new(Schedule::new(limits)) })
     }
 
-    /// `None` if the queue is full.
+    /// Takes a slot if the limits allow it, otherwise a position in the queue. `None` if the queue
+    /// is full.
     pub(crate) fn enter(self: &Arc<Self>, user: &UserId) -> Option<Admission> {
-        let mut held = self.lock();
-        let entered = held.line.enter(user);
-        self.admit(&mut held, user, entered)
-    }
-
-    fn admit(self: &Arc<Self>, held: &mut Held, user: &UserId, entered: Entered) -> Option<Admission> {
-        match entered {
-            Entered::Running => Some(Admission::Now(Slot { turns: self.clone(), user: user.clone() })),
-            Entered::Full => None,
-            Entered::Waiting(ticket) => {
-                let (sender, call) = oneshot::channel();
-                held.calls.insert(ticket, sender);
-                held.users.insert(ticket, user.clone());
-                Some(Admission::Later(QueueTicket { turns: self.clone(), user: user.clone(), ticket, call }))
-            }
+        let mut schedule = self.schedule.lock();
+        if !schedule.starts(user) && schedule.is_full_for(user) {
+            return None;
         }
+        Some(self.admit(&mut schedule, user, VecDeque::push_back))
     }
 
-    pub(crate) fn set_bounds(self: &Arc<Self>, bounds: Bounds) {
-        let mut held = self.lock();
-        let called = held.line.set_bounds(bounds);
-        let calls = held.take(&called);
-        drop(held);
-        self.call(calls);
-    }
-
-    /// The number of running and of waiting execs.
-    pub(crate) fn counts(&self) -> (u32, usize) {
-        let held = self.lock();
-        (held.line.running(), held.line.waiting())
-    }
-
-    /// The number of running and of waiting execs per user; users without any are absent.
-    pub(crate) fn counts_by_user(&self) -> HashMap<UserId, (u32, u32)> {
-        let held = self.lock();
-        let mut counts: HashMap<UserId, (u32, u32)> = HashMap::new();
-        for (user, running) in &held.line.running {
-            counts.entry(user.clone()).or_default().0 = *running;
+    fn admit(
+        self: &Arc<Self>,
+        schedule: &mut Schedule<oneshot::Sender<Slot>>,
+        user: &UserId,
+        push: Push<oneshot::Sender<Slot>>,
+    ) -> Admission {
+        let (queue, user) = (self.clone(), user.clone());
+        if schedule.try_start(&user) {
+            return Admission::Immediate(Slot { queue, user });
         }
-        for user in held.line.waiting.keys().chain(held.line.parked.keys()) {
-            let waiting = held.line.waiting_of(user);
-            counts.entry(user.clone()).or_default().1 = u32::try_from(waiting).unwrap_or(u32::MAX);
-        }
-        counts
+        let (sender, slot) = oneshot::channel();
+        let waiter = schedule.enqueue(&user, sender, push);
+        Admission::Queued(QueueTicket { queue, user, waiter, slot })
     }
 
-    /// Called without the lock: a slot whose receiver is gone is dropped here, and its drop takes
-    /// the lock.
-    fn call(self: &Arc<Self>, calls: Vec<(UserId, oneshot::Sender<Slot>)>) {
-        for (user, call) in calls {
-            drop(call.send(Slot { turns: self.clone(), user }));
-        }
+    /// Lowered limits stop no exec and remove none from the queue; they apply to later ones.
+    pub(crate) fn set_limits(self: &Arc<Self>, limits: QueueLimits) {
+        let started = self.schedule.lock().set_limits(limits);
+        self.hand_out(started);
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Held> {
-        self.held.lock()
+    pub(crate) fn counts(&self) -> QueueCounts {
+        self.schedule.lock().counts()
+    }
+
+    /// Omits users with neither a running nor a waiting exec.
+    pub(crate) fn counts_by_user(&self) -> HashMap<UserId, QueueCounts> {
+        self.schedule.lock().counts_by_user()
+    }
+
+    /// Call without holding the lock: `send` returns the slot if the ticket was dropped meanwhile,
+    /// and dropping that slot locks the schedule again.
+    fn hand_out(self: &Arc<Self>, started: Vec<(UserId, oneshot::Sender<Slot>)>) {
+        for (user, ticket) in started {
+            drop(ticket.send(Slot { queue: self.clone(), user }));
+        }
     }
 }
 
-impl Held {
-    fn take(&mut self, called: &[Ticket]) -> Vec<(UserId, oneshot::Sender<Slot>)> {
-        called.iter().filter_map(|ticket| Some((self.users.remove(ticket)?, self.calls.remove(ticket)?))).collect()
+impl QueueTicket {
+    /// Waits for a slot. The queue keeps the sender while a ticket exists, so `None` is not
+    /// expected.
+    pub(crate) async fn wait(mut self) -> Option<Slot> {
+        (&mut self.slot).await.ok()
+    }
+}
+
+impl Drop for QueueTicket {
+    /// A slot that was already sent to this ticket is dropped with the channel and thereby released.
+    fn drop(&mut self) {
+        self.queue.schedule.lock().leave(&self.user, self.waiter);
     }
 }
 
@@ -327,51 +153,195 @@ impl Slot {
     /// Releases the slot for other execs. `None` if the queue is full; the slot is released then
     /// too.
     pub(crate) fn park(self) -> Option<Parked> {
-        let is_parked = self.turns.lock().line.park(&self.user);
-        is_parked.then(|| Parked { turns: self.turns.clone(), user: self.user.clone() })
-    }
-}
-
-impl Parked {
-    pub(crate) fn enter(self) -> Option<Admission> {
-        let mut held = self.turns.lock();
-        let entered = held.line.enter_again(&self.user);
-        self.turns.admit(&mut held, &self.user, entered)
-    }
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        self.turns.lock().line.unpark(&self.user);
+        let is_parked = self.queue.schedule.lock().park(&self.user);
+        is_parked.then(|| Parked { queue: self.queue.clone(), user: self.user.clone() })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut held = self.turns.lock();
-        let called = held.line.release(&self.user);
-        let calls = held.take(&called);
-        drop(held);
-        self.turns.call(calls);
+        let started = self.queue.schedule.lock().release(&self.user);
+        self.queue.hand_out(started);
     }
 }
 
-impl QueueTicket {
-    /// Waits for a slot. The queue keeps the sender as long as this exec waits, so `None` is not
-    /// expected.
-    pub(crate) async fn turn(&mut self) -> Option<Slot> {
-        (&mut self.call).await.ok()
+impl Parked {
+    /// Takes a slot or the first position of its user, whose other waiting execs came later. It was
+    /// counted when it was parked, so no limit refuses it here.
+    pub(crate) fn enter(self) -> Admission {
+        self.queue.admit(&mut self.queue.schedule.lock(), &self.user, VecDeque::push_front)
     }
 }
 
-impl Drop for QueueTicket {
-    /// A slot that was sent but not received is dropped with the channel, which releases it.
+impl Drop for Parked {
     fn drop(&mut self) {
-        let mut held = self.turns.lock();
-        held.line.leave(&self.user, self.ticket);
-        held.calls.remove(&self.ticket);
-        held.users.remove(&self.ticket);
+        self.queue.schedule.lock().unpark(&self.user);
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct WaiterId(u64);
+
+/// Adds a waiting exec to its user's others: behind or before them.
+type Push<W> = fn(&mut VecDeque<(WaiterId, W)>, (WaiterId, W));
+
+/// The scheduling rule, without clock, lock or tasks. `W` is stored with each waiting exec and
+/// returned when that exec starts.
+///
+/// Invariant between calls: no waiting exec could start, because all slots are taken or its user
+/// runs `max_running_per_user` execs.
+#[derive(Debug)]
+struct Schedule<W> {
+    limits: QueueLimits,
+    /// No count is 0.
+    running: HashMap<UserId, u32>,
+    /// Oldest exec first; no list is empty.
+    waiting: HashMap<UserId, VecDeque<(WaiterId, W)>>,
+    /// No count is 0.
+    parked: HashMap<UserId, u32>,
+    /// The keys of `waiting`, each once, in the order in which they get the next slot.
+    rotation: VecDeque<UserId>,
+    next_waiter: u64,
+}
+
+impl<W> Schedule<W> {
+    fn new(limits: QueueLimits) -> Self {
+        Self {
+            limits,
+            running: HashMap::new(),
+            waiting: HashMap::new(),
+            parked: HashMap::new(),
+            rotation: VecDeque::new(),
+            next_waiter: 0,
+        }
+    }
+
+    /// Starts an exec if the limits allow it. By the invariant this overtakes no waiting exec.
+    fn try_start(&mut self, user: &UserId) -> bool {
+        let starts = self.starts(user);
+        if starts {
+            *self.running.entry(user.clone()).or_default() += 1;
+        }
+        starts
+    }
+
+    fn starts(&self, user: &UserId) -> bool {
+        self.total_running() < self.limits.max_running && self.is_below_user_limit(user)
+    }
+
+    fn is_below_user_limit(&self, user: &UserId) -> bool {
+        self.running.get(user).is_none_or(|count| *count < self.limits.max_running_per_user)
+    }
+
+    fn is_full_for(&self, user: &UserId) -> bool {
+        let (own, max) = (self.waiting_of(user), self.limits.max_waiting);
+        let is_full = self.total_waiting() >= max && (own > 0 || max == 0);
+        is_full || own >= self.limits.max_waiting_per_user
+    }
+
+    fn enqueue(&mut self, user: &UserId, waiter: W, push: Push<W>) -> WaiterId {
+        let id = WaiterId(self.next_waiter);
+        self.next_waiter += 1;
+        let own = self.waiting.entry(user.clone()).or_default();
+        if own.is_empty() {
+            self.rotation.push_back(user.clone());
+        }
+        push(own, (id, waiter));
+        id
+    }
+
+    /// Removes a waiting exec. Does nothing if it has started.
+    fn leave(&mut self, user: &UserId, waiter: WaiterId) {
+        let Some(own) = self.waiting.get_mut(user) else { return };
+        own.retain(|(id, _)| *id != waiter);
+        if own.is_empty() {
+            self.waiting.remove(user);
+            self.rotation.retain(|other| other != user);
+        }
+    }
+
+    /// Counts an exec that is about to release its slot as waiting. False if the queue is full.
+    fn park(&mut self, user: &UserId) -> bool {
+        let is_full = self.is_full_for(user);
+        if !is_full {
+            *self.parked.entry(user.clone()).or_default() += 1;
+        }
+        !is_full
+    }
+
+    fn unpark(&mut self, user: &UserId) {
+        decrement(&mut self.parked, user);
+    }
+
+    /// Frees a slot of `user` and returns the execs that start now.
+    fn release(&mut self, user: &UserId) -> Vec<(UserId, W)> {
+        decrement(&mut self.running, user);
+        self.start_waiting()
+    }
+
+    /// Changes the limits and returns the execs that start now.
+    fn set_limits(&mut self, limits: QueueLimits) -> Vec<(UserId, W)> {
+        self.limits = limits;
+        self.start_waiting()
+    }
+
+    fn start_waiting(&mut self) -> Vec<(UserId, W)> {
+        let mut started = Vec::new();
+        while self.total_running() < self.limits.max_running {
+            let Some(index) = self.rotation.iter().position(|user| self.is_below_user_limit(user)) else { break };
+            let Some(user) = self.rotation.remove(index) else { break };
+            let Some(own) = self.waiting.get_mut(&user) else { continue };
+            let Some((_, waiter)) = own.pop_front() else { continue };
+            if own.is_empty() {
+                self.waiting.remove(&user);
+            } else {
+                self.rotation.push_back(user.clone());
+            }
+            *self.running.entry(user.clone()).or_default() += 1;
+            started.push((user, waiter));
+        }
+        started
+    }
+
+    fn total_running(&self) -> u32 {
+        self.running.values().sum()
+    }
+
+    fn total_waiting(&self) -> u32 {
+        let waiting = self.waiting.values().map(|own| saturating_u32(own.len()));
+        waiting.chain(self.parked.values().copied()).sum()
+    }
+
+    fn counts(&self) -> QueueCounts {
+        QueueCounts { running: self.total_running(), waiting: self.total_waiting() }
+    }
+
+    fn waiting_of(&self, user: &UserId) -> u32 {
+        let waiting = self.waiting.get(user).map_or(0, |own| saturating_u32(own.len()));
+        waiting + self.parked.get(user).copied().unwrap_or_default()
+    }
+
+    fn counts_by_user(&self) -> HashMap<UserId, QueueCounts> {
+        let users = self.running.keys().chain(self.waiting.keys()).chain(self.parked.keys());
+        let counts = |user| {
+            let running = self.running.get(user).copied().unwrap_or_default();
+            QueueCounts { running, waiting: self.waiting_of(user) }
+        };
+        users.map(|user| (user.clone(), counts(user))).collect()
+    }
+}
+
+fn decrement(counts: &mut HashMap<UserId, u32>, user: &UserId) {
+    if let Some(count) = counts.get_mut(user) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(user);
+        }
+    }
+}
+
+fn saturating_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

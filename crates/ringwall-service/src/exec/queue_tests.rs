@@ -21,40 +21,41 @@ enum Act {
 /// The expected state as plain lists in order of arrival.
 #[derive(Debug)]
 struct Model {
-    bounds: Bounds,
-    running: Vec<(Ticket, usize)>,
-    waiting: Vec<(Ticket, usize)>,
+    limits: QueueLimits,
+    running: Vec<usize>,
+    /// Number and user, in the order in which each user's execs start.
+    waiting: Vec<(u64, usize)>,
     parked: Vec<usize>,
     /// Users in round-robin order. A user that starts to wait, or whose exec was just started, goes
     /// to the end.
-    turns: Vec<usize>,
+    rotation: Vec<usize>,
 }
 
 impl Model {
     fn has_room(&self, user: usize) -> bool {
-        let own = self.running.iter().filter(|(_, other)| *other == user).count();
-        self.running.len() < self.bounds.running as usize && own < self.bounds.running_per_user as usize
+        let own = self.running.iter().filter(|other| **other == user).count();
+        self.running.len() < self.limits.max_running as usize && own < self.limits.max_running_per_user as usize
     }
 
     fn is_full_for(&self, user: usize) -> bool {
         let has_one = self.waiting.iter().any(|(_, other)| *other == user) || self.parked.contains(&user);
         let count = self.waiting.len() + self.parked.len();
-        count >= self.bounds.waiting as usize && (has_one || self.bounds.waiting == 0)
+        count >= self.limits.max_waiting as usize && (has_one || self.limits.max_waiting == 0)
     }
 
-    fn call(&mut self) -> Vec<Ticket> {
-        let mut called = Vec::new();
-        while let Some(user) = self.turns.iter().copied().find(|user| self.has_room(*user)) {
-            let index = self.waiting.iter().position(|(_, other)| *other == user).expect("somebody waits");
-            let (ticket, _) = self.waiting.remove(index);
-            self.running.push((ticket, user));
-            called.push(ticket);
-            self.turns.retain(|other| *other != user);
+    fn start_waiting(&mut self) -> Vec<u64> {
+        let mut started = Vec::new();
+        while let Some(user) = self.rotation.iter().copied().find(|user| self.has_room(*user)) {
+            let index = self.waiting.iter().position(|(_, other)| *other == user).expect("a waiting exec");
+            let (number, _) = self.waiting.remove(index);
+            self.running.push(user);
+            started.push(number);
+            self.rotation.retain(|other| *other != user);
             if self.waiting.iter().any(|(_, other)| *other == user) {
-                self.turns.push(user);
+                self.rotation.push(user);
             }
         }
-        called
+        started
     }
 }
 
@@ -74,159 +75,179 @@ fn user(number: usize) -> UserId {
     format!("u{number}").parse().expect("a user")
 }
 
+fn limits(max_running: u32, max_running_per_user: u32, max_waiting: u32) -> QueueLimits {
+    QueueLimits { max_running, max_running_per_user, max_waiting, max_waiting_per_user: u32::MAX }
+}
+
+fn numbers(started: Vec<(UserId, u64)>) -> Vec<u64> {
+    started.into_iter().map(|(_, number)| number).collect()
+}
+
+/// Takes a slot or a position for exec `number`. `None` if the queue is full, `Some(None)` if it
+/// starts.
+fn enter(schedule: &mut Schedule<u64>, user: &UserId, number: u64) -> Option<Option<WaiterId>> {
+    if schedule.try_start(user) {
+        return Some(None);
+    }
+    (!schedule.is_full_for(user)).then(|| Some(schedule.enqueue(user, number, VecDeque::push_back)))
+}
+
+fn immediate(queue: &Arc<ExecQueue>, number: usize) -> Slot {
+    match queue.enter(&user(number)) {
+        Some(Admission::Immediate(slot)) => slot,
+        Some(Admission::Queued(_)) | None => panic!("user {number} has to wait"),
+    }
+}
+
+fn queued(queue: &Arc<ExecQueue>, number: usize) -> QueueTicket {
+    match queue.enter(&user(number)) {
+        Some(Admission::Queued(ticket)) => ticket,
+        Some(Admission::Immediate(_)) | None => panic!("user {number} does not wait"),
+    }
+}
+
 proptest! {
     #[test]
-    fn the_line_does_what_the_model_does(acts in acts(), running in 1..5_u32, per_user in 1..4_u32, waiting in 0..6_u32) {
-        let bounds = Bounds { running, running_per_user: per_user, waiting, waiting_per_user: u32::MAX };
-        let mut line = Line::new(bounds);
-        let mut model = Model { bounds, running: vec![], waiting: vec![], parked: vec![], turns: vec![] };
-        let mut at_once = Ticket::MAX;
-        for act in acts {
+    fn schedule_agrees_with_the_model(acts in acts(), running in 1..5_u32, per_user in 1..4_u32, waiting in 0..6_u32) {
+        let mut schedule = Schedule::new(limits(running, per_user, waiting));
+        let mut model =
+            Model { limits: limits(running, per_user, waiting), running: vec![], waiting: vec![], parked: vec![], rotation: vec![] };
+        let mut ids = HashMap::new();
+        for (number, act) in acts.into_iter().enumerate() {
+            let number = number as u64;
             match act {
-                Act::Enter(number) => {
-                    let entered = line.enter(&user(number));
-                    if model.has_room(number) {
-                        prop_assert_eq!(entered, Entered::Running);
-                        at_once -= 1;
-                        model.running.push((at_once, number));
-                    } else if model.is_full_for(number) {
-                        prop_assert_eq!(entered, Entered::Full);
+                Act::Enter(owner) => {
+                    let entered = enter(&mut schedule, &user(owner), number);
+                    if model.has_room(owner) {
+                        prop_assert_eq!(entered, Some(None));
+                        model.running.push(owner);
+                    } else if model.is_full_for(owner) {
+                        prop_assert_eq!(entered, None);
                     } else {
-                        let Entered::Waiting(ticket) = entered else { return Err(TestCaseError::fail("must wait")) };
-                        model.waiting.push((ticket, number));
-                        if !model.turns.contains(&number) {
-                            model.turns.push(number);
+                        let Some(Some(id)) = entered else { return Err(TestCaseError::fail("must wait")) };
+                        ids.insert(number, id);
+                        model.waiting.push((number, owner));
+                        if !model.rotation.contains(&owner) {
+                            model.rotation.push(owner);
                         }
                     }
                 }
                 Act::End(index) if !model.running.is_empty() => {
-                    let (_, number) = model.running.remove(index % model.running.len());
-                    prop_assert_eq!(line.release(&user(number)), model.call());
+                    let owner = model.running.remove(index % model.running.len());
+                    prop_assert_eq!(numbers(schedule.release(&user(owner))), model.start_waiting());
                 }
                 Act::Leave(index) if !model.waiting.is_empty() => {
-                    let (ticket, number) = model.waiting.remove(index % model.waiting.len());
-                    if model.waiting.iter().all(|(_, other)| *other != number) {
-                        model.turns.retain(|other| *other != number);
+                    let (waiter, owner) = model.waiting.remove(index % model.waiting.len());
+                    if model.waiting.iter().all(|(_, other)| *other != owner) {
+                        model.rotation.retain(|other| *other != owner);
                     }
-                    line.leave(&user(number), ticket);
+                    schedule.leave(&user(owner), ids[&waiter]);
                 }
                 Act::Park(index) if !model.running.is_empty() => {
-                    let index = index % model.running.len();
-                    let number = model.running[index].1;
-                    let is_parked = !model.is_full_for(number);
-                    prop_assert_eq!(line.park(&user(number)), is_parked);
+                    let owner = model.running[index % model.running.len()];
+                    let is_parked = !model.is_full_for(owner);
+                    prop_assert_eq!(schedule.park(&user(owner)), is_parked);
                     if is_parked {
-                        model.parked.push(number);
+                        model.parked.push(owner);
                     }
-                    model.running.remove(index);
-                    prop_assert_eq!(line.release(&user(number)), model.call());
+                    model.running.remove(index % model.running.len());
+                    prop_assert_eq!(numbers(schedule.release(&user(owner))), model.start_waiting());
                 }
                 Act::Return(index) if !model.parked.is_empty() => {
-                    let number = model.parked.remove(index % model.parked.len());
-                    let entered = line.enter_again(&user(number));
-                    line.unpark(&user(number));
-                    if model.has_room(number) {
-                        prop_assert_eq!(entered, Entered::Running);
-                        at_once -= 1;
-                        model.running.push((at_once, number));
+                    let owner = model.parked.remove(index % model.parked.len());
+                    let starts = schedule.try_start(&user(owner));
+                    prop_assert_eq!(starts, model.has_room(owner));
+                    if starts {
+                        model.running.push(owner);
                     } else {
-                        let Entered::Waiting(ticket) = entered else { return Err(TestCaseError::fail("must wait")) };
-                        model.waiting.insert(0, (ticket, number));
-                        if !model.turns.contains(&number) {
-                            model.turns.push(number);
+                        ids.insert(number, schedule.enqueue(&user(owner), number, VecDeque::push_front));
+                        model.waiting.insert(0, (number, owner));
+                        if !model.rotation.contains(&owner) {
+                            model.rotation.push(owner);
                         }
                     }
+                    schedule.unpark(&user(owner));
                 }
                 Act::End(_) | Act::Leave(_) | Act::Park(_) | Act::Return(_) => {}
-                Act::Bound(running, running_per_user) => {
-                    let bounds = Bounds { running, running_per_user, ..model.bounds };
-                    model.bounds = bounds;
-                    prop_assert_eq!(line.set_bounds(bounds), model.call());
+                Act::Bound(max_running, max_running_per_user) => {
+                    model.limits = QueueLimits { max_running, max_running_per_user, ..model.limits };
+                    prop_assert_eq!(numbers(schedule.set_limits(model.limits)), model.start_waiting());
                 }
             }
-            prop_assert_eq!(line.running() as usize, model.running.len());
-            prop_assert_eq!(line.waiting(), model.waiting.len() + model.parked.len());
-            prop_assert_eq!(line.rotation.len(), line.waiting.len());
+            prop_assert_eq!(schedule.total_running() as usize, model.running.len());
+            prop_assert_eq!(schedule.total_waiting() as usize, model.waiting.len() + model.parked.len());
+            prop_assert_eq!(schedule.rotation.len(), schedule.waiting.len());
         }
     }
 }
 
 #[test]
-fn one_user_with_many_does_not_keep_another_waiting() {
-    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 100, waiting_per_user: u32::MAX });
+fn users_with_waiting_execs_start_alternately() {
+    let mut schedule = Schedule::new(limits(1, 1, 100));
     let (many, one) = (user(0), user(1));
-    assert_eq!(line.enter(&many), Entered::Running);
-    let own: Vec<_> = (0..10).map(|_| line.enter(&many)).collect();
-    let Entered::Waiting(late) = line.enter(&one) else { panic!("somebody runs") };
-    let Entered::Waiting(first) = own[0] else { panic!("somebody runs") };
-    assert_eq!(line.release(&many), [first]);
-    assert_eq!(line.release(&many), [late]);
+    for number in 0..11 {
+        assert!(enter(&mut schedule, &many, number).is_some());
+    }
+    assert!(enter(&mut schedule, &one, 11).is_some());
+    assert_eq!(numbers(schedule.release(&many)), [1]);
+    assert_eq!(numbers(schedule.release(&many)), [11]);
 }
 
 #[test]
-fn one_user_with_many_does_not_take_all_the_room() {
-    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 3, waiting_per_user: u32::MAX });
+fn full_queue_accepts_one_exec_of_each_other_user() {
+    let mut schedule = Schedule::new(limits(1, 1, 3));
     let (many, one) = (user(0), user(1));
-    assert_eq!(line.enter(&many), Entered::Running);
-    while line.enter(&many) != Entered::Full {}
-    assert_eq!(line.waiting(), 3);
-    assert!(matches!(line.enter(&one), Entered::Waiting(_)), "somebody else takes all the room");
-    assert_eq!((line.enter(&one), line.enter(&many)), (Entered::Full, Entered::Full));
+    while enter(&mut schedule, &many, 0).is_some() {}
+    assert_eq!(schedule.total_waiting(), 3);
+    assert!(enter(&mut schedule, &one, 1).is_some());
+    assert_eq!((enter(&mut schedule, &one, 2), enter(&mut schedule, &many, 3)), (None, None));
 }
 
 #[test]
 fn parked_slot_is_free_for_other_users() {
-    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 8, waiting_per_user: u32::MAX });
-    let Some(Admission::Now(slot)) = turns.enter(&user(0)) else { panic!("the only slot is taken") };
-    let parked = slot.park().expect("the queue is empty");
-    assert_eq!(turns.counts(), (0, 1));
-    let Some(Admission::Now(other)) = turns.enter(&user(1)) else { panic!("a parked exec keeps its slot") };
-    let Some(Admission::Later(_returned)) = parked.enter() else { panic!("two execs share one slot") };
-    assert_eq!(turns.counts(), (1, 1));
+    let queue = ExecQueue::new(limits(1, 1, 8));
+    let parked = immediate(&queue, 0).park().expect("the queue is empty");
+    assert_eq!(queue.counts(), QueueCounts { running: 0, waiting: 1 });
+    let other = immediate(&queue, 1);
+    let Admission::Queued(_returned) = parked.enter() else { panic!("two execs share one slot") };
+    assert_eq!(queue.counts(), QueueCounts { running: 1, waiting: 1 });
     drop(other);
-    assert_eq!(turns.counts(), (1, 0), "the returned exec has the slot");
+    assert_eq!(queue.counts(), QueueCounts { running: 1, waiting: 0 }, "the returned exec has the slot");
 }
 
 #[test]
 fn parked_execs_count_against_the_queue_limit() {
-    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 2, waiting_per_user: u32::MAX });
-    let take = || match turns.enter(&user(0)) {
-        Some(Admission::Now(slot)) => slot,
-        Some(Admission::Later(_)) | None => panic!("the slot is taken"),
-    };
+    let queue = ExecQueue::new(limits(1, 1, 2));
+    let take = || immediate(&queue, 0);
     let _parked = (take().park().expect("nothing waits"), take().park().expect("one exec waits"));
     assert!(take().park().is_none(), "a user parks more execs than may wait");
-    assert_eq!(turns.counts(), (0, 2), "a slot that could not be parked is given back");
+    assert_eq!(queue.counts(), QueueCounts { running: 0, waiting: 2 }, "a slot that could not be parked is released");
 }
 
 #[test]
-fn waiting_per_user_is_bounded_while_there_is_room_for_others() {
-    let mut line = Line::new(Bounds { running: 1, running_per_user: 1, waiting: 100, waiting_per_user: 2 });
+fn user_limit_rejects_while_the_queue_has_room_for_others() {
+    let mut schedule = Schedule::new(QueueLimits { max_waiting_per_user: 2, ..limits(1, 1, 100) });
     let (many, one) = (user(0), user(1));
-    assert_eq!(line.enter(&many), Entered::Running);
-    assert!(matches!(line.enter(&many), Entered::Waiting(_)) && matches!(line.enter(&many), Entered::Waiting(_)));
-    assert_eq!(line.enter(&many), Entered::Full);
-    assert!(matches!(line.enter(&one), Entered::Waiting(_)));
+    for number in 0..3 {
+        assert!(enter(&mut schedule, &many, number).is_some());
+    }
+    assert_eq!(enter(&mut schedule, &many, 3), None);
+    assert!(enter(&mut schedule, &one, 4).is_some());
 }
 
 #[tokio::test]
-async fn slot_skips_cancelled_ticket() {
-    let turns = Turns::new(Bounds { running: 1, running_per_user: 1, waiting: 8, waiting_per_user: u32::MAX });
-    let Some(Admission::Now(slot)) = turns.enter(&user(0)) else { panic!("it is free") };
-    let Some(Admission::Later(given_up)) = turns.enter(&user(1)) else { panic!("it is taken") };
-    let Some(Admission::Later(mut called)) = turns.enter(&user(2)) else { panic!("it is taken") };
-    let Some(Admission::Later(mut last)) = turns.enter(&user(3)) else { panic!("it is taken") };
-    drop(given_up);
+async fn dropped_slot_skips_dropped_ticket() {
+    let queue = ExecQueue::new(limits(1, 1, 8));
+    let slot = immediate(&queue, 0);
+    let (abandoned, next, last) = (queued(&queue, 1), queued(&queue, 2), queued(&queue, 3));
+    drop(abandoned);
     drop(slot);
-    // Drops the slot at once, so it passes to the last waiting exec.
-    let slot = called.turn().await.expect("a turn");
+    drop(next.wait().await.expect("a slot"));
+    let slot = last.wait().await.expect("a slot");
+    assert_eq!(queue.counts(), QueueCounts { running: 1, waiting: 0 });
+    let unread = queued(&queue, 4);
     drop(slot);
-    let _slot = last.turn().await.expect("a turn");
-    drop(called);
-    assert_eq!(turns.counts(), (1, 0));
-    let Some(Admission::Later(unheard)) = turns.enter(&user(4)) else { panic!("it is taken") };
-    drop(_slot);
-    assert_eq!(turns.counts(), (1, 0));
-    drop(unheard);
-    assert_eq!(turns.counts(), (0, 0));
+    assert_eq!(queue.counts(), QueueCounts { running: 1, waiting: 0 }, "the ticket holds the slot unread");
+    drop(unread);
+    assert_eq!(queue.counts(), QueueCounts::default());
 }

@@ -98,7 +98,7 @@ impl Service {
         let entry = match ask {
             // Waiting for approval takes no queue position.
             Some(ask) => Entry::Approval(ask),
-            None => match self.inner.turns.enter(&spec.user_id) {
+            None => match self.inner.exec_queue.enter(&spec.user_id) {
                 Some(admission) => Entry::Queue(admission),
                 None => {
                     drop(registration);
@@ -107,8 +107,8 @@ impl Service {
             },
         };
         let start = match &entry {
-            Entry::Queue(Admission::Now(_)) => Start::Running { started_at: now() },
-            Entry::Queue(Admission::Later(_)) => Start::Queued,
+            Entry::Queue(Admission::Immediate(_)) => Start::Running { started_at: now() },
+            Entry::Queue(Admission::Queued(_)) => Start::Queued,
             Entry::Approval(_) => Start::AwaitingApproval,
         };
         let intent = spec.intent(exec_id, snapshot, start);

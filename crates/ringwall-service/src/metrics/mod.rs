@@ -25,7 +25,7 @@ pub struct Metrics {
     /// Ended execs by status and backend.
     pub ended: BTreeMap<(Status, String), u64>,
     pub running: u32,
-    pub waiting: usize,
+    pub waiting: u32,
     /// Time from the grant to the command's first instruction.
     pub set_up: Histogram,
     /// Warm boxes.

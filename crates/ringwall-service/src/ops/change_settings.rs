@@ -61,7 +61,7 @@ impl Service {
         let mut settings = self.inner.settings.write();
         if changed.version > settings.version {
             *settings = Arc::new(changed);
-            self.inner.turns.set_bounds(settings.as_ref().into());
+            self.inner.exec_queue.set_limits(settings.as_ref().into());
             self.inner.boxes.set_bounds(settings.pool.bounds());
             self.inner.boxes.keep(default);
         }

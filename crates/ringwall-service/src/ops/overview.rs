@@ -10,6 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::auth::principal::Principal;
+use crate::exec::queue::QueueCounts;
 use crate::metrics::{Load, LoadByUser, Metrics, Minute};
 use crate::service::{Inner, Service};
 
@@ -34,7 +35,7 @@ pub struct Overview {
 impl Inner {
     fn load(&self) -> LoadByUser {
         let mut users: HashMap<UserId, Load> = HashMap::new();
-        for (user, (running, waiting)) in self.turns.counts_by_user() {
+        for (user, QueueCounts { running, waiting }) in self.exec_queue.counts_by_user() {
             users.insert(user, Load { running, waiting, asking: 0 });
         }
         for (user, asking) in self.open_approvals.counts_by_user() {
@@ -51,7 +52,7 @@ impl Service {
     }
 
     pub fn metrics(&self) -> Metrics {
-        let (running, waiting) = self.inner.turns.counts();
+        let QueueCounts { running, waiting } = self.inner.exec_queue.counts();
         let (ended, set_up) = self.inner.counters.totals();
         Metrics { ended, running, waiting, set_up, warm_boxes: self.pool().warm_boxes }
     }

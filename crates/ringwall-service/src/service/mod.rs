@@ -31,7 +31,7 @@ use crate::boxes::{BoxBackends, BoxPool, SessionGates};
 use crate::disk::Quotas;
 use crate::error::Error;
 use crate::exec::assess::Assessors;
-use crate::exec::queue::Turns;
+use crate::exec::queue::ExecQueue;
 use crate::exec::registry::Registry;
 use crate::health::LastCheck;
 use crate::metrics::Counters;
@@ -73,7 +73,7 @@ pub(crate) struct Inner {
     pub(crate) aio: Option<AssignedService>,
     pub(crate) skills: Arc<Skills>,
     pub(crate) settings: RwLock<Arc<Settings>>,
-    pub(crate) turns: Arc<Turns>,
+    pub(crate) exec_queue: Arc<ExecQueue>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) open_approvals: Arc<OpenApprovals>,
     pub(crate) tickets: Tickets,

@@ -55,9 +55,8 @@ impl Exec {
             })?;
             drop(gates.share(session).await);
             *slot = match parked.enter() {
-                Some(Admission::Now(slot)) => Some(slot),
-                Some(Admission::Later(mut place)) => place.turn().await,
-                None => None,
+                Admission::Immediate(slot) => Some(slot),
+                Admission::Queued(ticket) => ticket.wait().await,
             };
             if slot.is_none() {
                 return Err(ExecResult::internal("the exec queue was closed").into());
