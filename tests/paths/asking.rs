@@ -397,7 +397,7 @@ pub(crate) fn missing_path_is_not_created_by_approval(test_server: &TestServer) 
     for command in &commands {
         let (exec, question) = fixture.ask(command);
         let told = question["patterns"][0].as_str().unwrap_or_default();
-        assert!(told.contains(&format!("{} has to be allowed", place.display())), "{question}");
+        assert!(told.contains(&format!("to create it, allow {}", place.display())), "{question}");
         fixture.approve(&question, false);
         let ended = fixture.ended(&exec);
         assert_eq!((&ended["status"], &ended["error_reason"]["code"]), (&json!("FAILED"), &json!("PATH_MISSING")));

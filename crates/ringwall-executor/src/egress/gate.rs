@@ -21,7 +21,7 @@ pub trait Gate: Send + Sync + std::fmt::Debug + 'static {
 
     /// The gate of the current command, if it differs: in a session box one command follows
     /// another.
-    fn on_duty(&self) -> Option<Arc<dyn Gate>> {
+    fn current(&self) -> Option<Arc<dyn Gate>> {
         None
     }
 }

@@ -121,7 +121,7 @@ impl Proxy {
         mut request: Request<Incoming>,
         requested_tunnel: &Mutex<Option<Tunnel>>,
     ) -> Response<AnyBody> {
-        let gate = self.gate.on_duty().unwrap_or_else(|| self.gate.clone());
+        let gate = self.gate.current().unwrap_or_else(|| self.gate.clone());
         let target = match Target::read(&request) {
             Ok(target) => target,
             Err(invalid) => {

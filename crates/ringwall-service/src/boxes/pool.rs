@@ -72,8 +72,8 @@ impl PoolBoxes for Boxes {
     async fn end(session_box: Arc<PooledBox>) {
         session_box.session_box.end().await;
         // The connections of the box are recorded before this returns.
-        if let Some(way) = &session_box.way {
-            way.closed().await;
+        if let Some(proxy) = &session_box.proxy {
+            proxy.closed().await;
         }
     }
 }

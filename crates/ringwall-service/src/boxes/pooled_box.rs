@@ -16,7 +16,7 @@ use rustix::process::Signal;
 
 use super::interpreter::Interpreter;
 use crate::boxes::Language;
-use crate::egress::SessionWay;
+use crate::egress::SessionProxy;
 use crate::time::now;
 
 /// Maximum number of contexts in one session box.
@@ -39,7 +39,7 @@ impl BoxKey {
 pub(crate) struct PooledBox {
     pub(crate) session_box: SessionBox,
     /// The proxy of the box; `None` without network access.
-    pub(crate) way: Option<SessionWay>,
+    pub(crate) proxy: Option<SessionProxy>,
     /// Holds the session's files.
     pub(crate) workspace: Workspace,
     /// The exceeded disk quota, if the box was ended for it.
@@ -84,8 +84,8 @@ pub(crate) enum Entered {
 }
 
 impl PooledBox {
-    pub(crate) fn new(session_box: SessionBox, way: Option<SessionWay>, workspace: Workspace) -> Self {
-        Self { session_box, way, workspace, full: OnceLock::new(), contexts: Mutex::default() }
+    pub(crate) fn new(session_box: SessionBox, proxy: Option<SessionProxy>, workspace: Workspace) -> Self {
+        Self { session_box, proxy, workspace, full: OnceLock::new(), contexts: Mutex::default() }
     }
 
     /// Ends the box because a disk quota is exceeded. This also ends background processes of

@@ -104,7 +104,7 @@ impl Service {
             Net::None => ringwall_browser::Egress::None,
             Net::Allowlist { .. } => ringwall_browser::Egress::Proxy(PROXY.to_owned()),
         };
-        let lifted = pooled.way.as_ref().map(|way| way.lifted().clone()).unwrap_or_default();
+        let lifted = pooled.proxy.as_ref().map(|proxy| proxy.lifted().clone()).unwrap_or_default();
         let (rule, questions) = (NetRule::new(net, lifted), self.host_questions());
         let gate = Arc::new(BrowserGate::new(Reach::AsCode { rule, questions }));
         Ok(BrowserBox { host: BrowserHost::Session { pooled, _hold: hold }, request, layers, gate, proxy_socket })

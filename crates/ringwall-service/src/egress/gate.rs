@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::rule::{NetRule, Questions, Requester};
-use super::session::{Late, OnDuty};
+use super::session::{BoxGate, Late};
 use crate::time::{milliseconds, timestamp};
 
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Gate for ExecGate {
     }
 }
 
-impl OnDuty for ExecGate {
+impl BoxGate for ExecGate {
     fn is_over(&self) -> bool {
         self.lock().is_over
     }

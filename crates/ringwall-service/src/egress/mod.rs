@@ -13,4 +13,4 @@ pub use gate::{ConnectionView, NetworkView};
 
 pub(crate) use gate::{Egress, ExecGate};
 pub(crate) use rule::{NetRule, Questions, Requester};
-pub(crate) use session::{Late, LateNetwork, OnDuty, RecordLate, SessionWay};
+pub(crate) use session::{BoxGate, Late, LateNetwork, RecordLate, SessionProxy};

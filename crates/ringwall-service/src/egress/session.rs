@@ -24,24 +24,24 @@ use super::rule::Requester;
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct SessionWay {
-    duty: Arc<Duty>,
+pub(crate) struct SessionProxy {
+    gates: Arc<CurrentGate>,
     late: Arc<Late>,
     lifted: NetList,
     over: watch::Receiver<bool>,
 }
 
 /// A command or browser action that can decide about connections of a session box.
-pub(crate) trait OnDuty: Gate {
+pub(crate) trait BoxGate: Gate {
     /// True if it has ended. A browser between two actions counts as ended.
     fn is_over(&self) -> bool;
 }
 
 /// The running ones and the latest ended one, in order of arrival.
 #[derive(Debug, Default)]
-struct Duty(Mutex<Vec<Arc<dyn OnDuty>>>);
+struct CurrentGate(Mutex<Vec<Arc<dyn BoxGate>>>);
 
-impl SessionWay {
+impl SessionProxy {
     /// Serves until the box has ended; then all its connections are recorded.
     pub(crate) fn open(
         listener: OwnedFd,
@@ -49,20 +49,20 @@ impl SessionWay {
         gone: impl Future<Output = ()> + Send + 'static,
         record: RecordLate,
     ) -> Self {
-        let (duty, late) = (Arc::<Duty>::default(), Arc::<Late>::default());
-        let proxy = Proxy::new(duty.clone(), Resolver::system(), lifted.clone());
+        let (gates, late) = (Arc::<CurrentGate>::default(), Arc::<Late>::default());
+        let proxy = Proxy::new(gates.clone(), Resolver::system(), lifted.clone());
         let (tell, over) = watch::channel(false);
         tokio::spawn(serve(record, proxy, listener, late.clone(), gone, tell));
-        Self { duty, late, lifted, over }
+        Self { gates, late, lifted, over }
     }
 
-    pub(crate) fn put_on_duty(&self, gate: Arc<dyn OnDuty>) {
-        self.duty.take(gate);
+    pub(crate) fn add_gate(&self, gate: Arc<dyn BoxGate>) {
+        self.gates.take(gate);
     }
 
     /// Removes a gate whose result has no reader any more.
-    pub(crate) fn leave_duty(&self, gate: &Arc<dyn OnDuty>) {
-        self.duty.lock().retain(|other| !Arc::ptr_eq(other, gate));
+    pub(crate) fn remove_gate(&self, gate: &Arc<dyn BoxGate>) {
+        self.gates.lock().retain(|other| !Arc::ptr_eq(other, gate));
     }
 
     pub(crate) fn late(&self) -> Arc<Late> {
@@ -109,8 +109,8 @@ async fn serve(
     tell.send_replace(true);
 }
 
-impl Duty {
-    fn take(&self, gate: Arc<dyn OnDuty>) {
+impl CurrentGate {
+    fn take(&self, gate: Arc<dyn BoxGate>) {
         let mut all = self.lock();
         all.retain(|other| !Arc::ptr_eq(other, &gate));
         let last = all.pop();
@@ -119,12 +119,12 @@ impl Duty {
         all.push(gate);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn OnDuty>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn BoxGate>>> {
         self.0.lock()
     }
 }
 
-impl Gate for Duty {
+impl Gate for CurrentGate {
     fn judge(&self, _: NetHost, _: u16) -> BoxFuture<'_, Ruling> {
         Box::pin(std::future::ready(Ruling::Refused("no command has used the box yet".to_owned())))
     }
@@ -133,7 +133,7 @@ impl Gate for Duty {
         tracing::warn!(?connection, "a box asked for a connection before its first command");
     }
 
-    fn on_duty(&self) -> Option<Arc<dyn Gate>> {
+    fn current(&self) -> Option<Arc<dyn Gate>> {
         let all = self.lock();
         let found = all.iter().rfind(|gate| !gate.is_over()).or(all.last());
         found.cloned().map(|gate| gate as Arc<dyn Gate>)
@@ -196,7 +196,7 @@ mod tests {
         fn note(&self, _: Connection) {}
     }
 
-    impl OnDuty for One {
+    impl BoxGate for One {
         fn is_over(&self) -> bool {
             self.1.load(Ordering::Relaxed)
         }
@@ -204,37 +204,37 @@ mod tests {
 
     #[tokio::test]
     async fn latest_running_gate_decides_else_latest_gate() {
-        let duty = Duty::default();
+        let gates = CurrentGate::default();
         let [process, exec, browser] =
             ["process", "exec", "browser"].map(|name| Arc::new(One(name, AtomicBool::new(false))));
-        let on_duty = async || match duty.on_duty() {
+        let current = async || match gates.current() {
             None => "nobody".to_owned(),
             Some(gate) => match gate.judge("a.com".parse().unwrap(), 80).await {
                 Ruling::Allowed(who) | Ruling::Refused(who) => who,
             },
         };
         let over = |gate: &One, is_over| gate.1.store(is_over, Ordering::Relaxed);
-        assert_eq!(on_duty().await, "nobody");
-        duty.take(process.clone());
-        duty.take(exec.clone());
-        assert_eq!(on_duty().await, "exec");
+        assert_eq!(current().await, "nobody");
+        gates.take(process.clone());
+        gates.take(exec.clone());
+        assert_eq!(current().await, "exec");
         over(&exec, true);
-        assert_eq!(on_duty().await, "process", "it still runs");
-        duty.take(browser.clone());
-        assert_eq!(on_duty().await, "browser");
+        assert_eq!(current().await, "process", "it still runs");
+        gates.take(browser.clone());
+        assert_eq!(current().await, "browser");
         over(&browser, true);
         over(&process, true);
-        assert_eq!(on_duty().await, "browser", "none runs, and it was the last");
+        assert_eq!(current().await, "browser", "none runs, and it was the last");
         // The next action of the same browser, after a command has run.
         let other: Arc<One> = Arc::new(One("other", AtomicBool::new(true)));
-        duty.take(other);
-        assert_eq!(on_duty().await, "other");
+        gates.take(other);
+        assert_eq!(current().await, "other");
         over(&browser, false);
-        assert_eq!(on_duty().await, "browser");
-        duty.take(browser.clone());
-        assert_eq!(duty.lock().len(), 2, "ended gates are dropped");
-        let gone: Arc<dyn OnDuty> = browser;
-        duty.lock().retain(|other| !Arc::ptr_eq(other, &gone));
-        assert_eq!(on_duty().await, "other", "gets the connections of its box after its end");
+        assert_eq!(current().await, "browser");
+        gates.take(browser.clone());
+        assert_eq!(gates.lock().len(), 2, "ended gates are dropped");
+        let gone: Arc<dyn BoxGate> = browser;
+        gates.lock().retain(|other| !Arc::ptr_eq(other, &gone));
+        assert_eq!(current().await, "other", "gets the connections of its box after its end");
     }
 }

@@ -9,7 +9,7 @@ use ringwall_ids::ExecId;
 use ringwall_policy::{Net, NetList, NetMode};
 
 use crate::auth::principal::Principal;
-use crate::egress::{Egress, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, Requester, SessionWay};
+use crate::egress::{Egress, ExecGate, Late, LateNetwork, NetRule, NetworkView, RecordLate, Requester, SessionProxy};
 use crate::error::{Error, causes};
 use crate::exec::lifecycle::Exec;
 use crate::service::Service;
@@ -26,10 +26,10 @@ impl Exec {
 
     /// Makes the gate of this exec decide on the session box's connections. `None` if the box has
     /// no network.
-    pub(crate) fn come_on_duty(&self, way: Option<&SessionWay>, net: &Net) -> Option<Arc<ExecGate>> {
-        let way = way?;
-        let gate = Arc::new(self.gate(net, way.lifted().clone(), Some(way.late()))?);
-        way.put_on_duty(gate.clone());
+    pub(crate) fn open_gate(&self, proxy: Option<&SessionProxy>, net: &Net) -> Option<Arc<ExecGate>> {
+        let proxy = proxy?;
+        let gate = Arc::new(self.gate(net, proxy.lifted().clone(), Some(proxy.late()))?);
+        proxy.add_gate(gate.clone());
         Some(gate)
     }
 

@@ -197,7 +197,7 @@ impl Exec {
         };
         let lease = self.enter_session_box(&grant, code).await?;
         let limit = Duration::from_millis(self.limits.timeout_ms);
-        let gate = self.come_on_duty(lease.session_box().way.as_ref(), &grant.effective().net);
+        let gate = self.open_gate(lease.session_box().proxy.as_ref(), &grant.effective().net);
         let session_box = lease.session_box().clone();
         match begin(&session_box, context, own, code, limit).await {
             Ok((running, notes)) => {
@@ -206,7 +206,7 @@ impl Exec {
             }
             Err(error) => {
                 drop(lease);
-                self.leave_duty(gate).await;
+                self.close_gate(gate).await;
                 Err(error)
             }
         }

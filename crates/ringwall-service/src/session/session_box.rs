@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::auth::principal::Principal;
 use crate::boxes::{BoxKey, Boxes, PooledBox, ProcessHandle, Shared};
-use crate::egress::{ExecGate, SessionWay};
+use crate::egress::{ExecGate, SessionProxy};
 use crate::error::Error;
 use crate::exec::code::{CodeSpec, Input};
 use crate::exec::lifecycle::Exec;
@@ -43,14 +43,14 @@ impl Exec {
     ) -> Result<StartedBox, ringwall_executor::Error> {
         let lease = self.enter_session_box(&grant, code).await?;
         let session_box = lease.session_box().clone();
-        let gate = self.come_on_duty(session_box.way.as_ref(), &grant.effective().net);
+        let gate = self.open_gate(session_box.proxy.as_ref(), &grant.effective().net);
         match self.start_process(lease, grant, code).await {
             Ok((running, screen, stay)) => {
                 let session = SessionUse { session_box, gate, screen, _stay: stay };
                 Ok(StartedBox { running, session: Some(session), notes: None })
             }
             Err(error) => {
-                self.leave_duty(gate).await;
+                self.close_gate(gate).await;
                 Err(error)
             }
         }
@@ -92,7 +92,7 @@ impl Exec {
 
     /// Records the connections of an exec that did not start: other processes of the box may have
     /// opened some while it was responsible for the box's network.
-    pub(crate) async fn leave_duty(&self, gate: Option<Arc<ExecGate>>) {
+    pub(crate) async fn close_gate(&self, gate: Option<Arc<ExecGate>>) {
         if let Some(gate) = gate {
             self.record_connections(&gate).await;
         }
@@ -268,7 +268,7 @@ async fn make(
     }?;
     let proxy = session_box.proxy_socket.take().map(|listener| {
         let lifted = service.settings_now().egress.allowed_hosts.clone();
-        SessionWay::open(listener, lifted, session_box.gone(), service.record_late_networks())
+        SessionProxy::open(listener, lifted, session_box.gone(), service.record_late_networks())
     });
     Ok(PooledBox::new(session_box, proxy, workspace))
 }

@@ -18,7 +18,7 @@ use tokio::io::AsyncReadExt;
 use super::fault::Fault;
 use super::gate::{BrowserGate, CurrentAction};
 use crate::boxes::{Boxes, PooledBox};
-use crate::egress::{OnDuty, Requester};
+use crate::egress::{BoxGate, Requester};
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a file per write into the box.
@@ -59,9 +59,9 @@ impl BrowserBox {
     pub(crate) fn begin(&self, requester: Requester) -> CurrentAction {
         let current = self.gate.begin(requester);
         if let BrowserHost::Session { pooled, .. } = &self.host
-            && let Some(way) = &pooled.way
+            && let Some(proxy) = &pooled.proxy
         {
-            way.put_on_duty(self.gate.clone());
+            proxy.add_gate(self.gate.clone());
         }
         current
     }
@@ -133,9 +133,9 @@ impl BrowserBox {
                 Ok(())
             }
             BrowserHost::Session { pooled, .. } => {
-                if let Some(way) = &pooled.way {
-                    let gate: Arc<dyn OnDuty> = self.gate.clone();
-                    way.leave_duty(&gate);
+                if let Some(proxy) = &pooled.proxy {
+                    let gate: Arc<dyn BoxGate> = self.gate.clone();
+                    proxy.remove_gate(&gate);
                 }
                 let mut removed = Ok(());
                 for _ in 0..REMOVE_ATTEMPTS {

@@ -16,7 +16,7 @@ use ringwall_policy::{ExternalMode, NetHost, NetList};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::egress::{ConnectionView, NetRule, OnDuty, Questions, Requester};
+use crate::egress::{BoxGate, ConnectionView, NetRule, Questions, Requester};
 
 /// Maximum number of connections listed between two actions; further ones are only counted.
 const MAX_LISTED: usize = 200;
@@ -223,7 +223,7 @@ impl Gate for BrowserGate {
     }
 }
 
-impl OnDuty for BrowserGate {
+impl BoxGate for BrowserGate {
     fn is_over(&self) -> bool {
         self.acting.borrow().is_none()
     }
