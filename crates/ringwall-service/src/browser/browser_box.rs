@@ -30,7 +30,7 @@ const AGENT: &str = "ringwall-agent";
 impl Service {
     pub(super) async fn browser_box(&self, session: &SessionKey, kind: BrowserKind) -> Result<BrowserBox, Fault> {
         // Starting a browser may be the first use of a session.
-        let workspace = self.session_workspace(&session).await?;
+        let workspace = self.session_workspace(session).await?;
         blocking::in_place(|| Ok(workspace.session(&session.session_id)?.create_directories()?)).await?;
         match kind {
             BrowserKind::External => self.start_own_box().await,

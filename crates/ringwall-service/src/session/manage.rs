@@ -232,7 +232,7 @@ impl Service {
 
     /// When a session was created and last used; `None` if it does not exist.
     pub(crate) async fn session_times(&self, session: &SessionKey) -> Result<Option<SessionTimes>, Error> {
-        let workspace = self.session_workspace(&session).await?;
+        let workspace = self.session_workspace(session).await?;
         blocking::in_place(|| Ok(workspace.session_times(&session.session_id)?)).await
     }
 
@@ -250,7 +250,7 @@ impl Service {
 
     async fn show_session(&self, by: &Principal, session: &SessionKey) -> Result<SessionView, Error> {
         let times = self.require_session(session).await?;
-        let workspace = self.session_workspace(&session).await?;
+        let workspace = self.session_workspace(session).await?;
         let (id, max_files) = (session.session_id.clone(), self.settings_now().workspace.quota_files.get());
         let usage = detached(move || Ok(workspace.measure_session(&id, max_files.into())?)).await?;
         let rules = self.session_rules(session).await?;

@@ -134,7 +134,7 @@ impl Service {
     }
 
     pub(super) async fn stored_rules(&self, session: &SessionKey) -> Result<SessionRules, Error> {
-        let stored = self.inner.store.session_rules(&session).await?;
+        let stored = self.inner.store.session_rules(session).await?;
         let Some(rules) = stored else { return Ok(SessionRules::default()) };
         if rules.has_ended || self.session_times(session).await?.is_some() {
             return Ok(rules);
