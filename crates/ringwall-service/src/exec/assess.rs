@@ -244,7 +244,7 @@ mod tests {
         }
         let refused = assessors.run(&user("many"), LARGE, STACK, || ()).await.expect_err("a full queue");
         assert_eq!(refused.code(), "QUEUE_FULL");
-        assert!(refused.to_string().contains("at most 8 of one user and 64 in all"), "{refused}");
+        assert!(refused.to_string().contains("at most 8 per user and 64 in total"), "{refused}");
         assessors.run(&user("one"), LARGE, STACK, || ()).await.expect("another user's place");
     }
 }
