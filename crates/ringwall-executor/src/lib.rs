@@ -22,7 +22,6 @@ mod error;
 mod executor;
 mod gvisor;
 mod host;
-mod kernel_file;
 mod native;
 mod pidfd;
 mod plan;

@@ -7,8 +7,6 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
 
-use crate::kernel_file;
-
 /// Between two checks of a process that was killed and ends soon.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -35,6 +33,6 @@ pub(crate) fn is_over(init: &Init) -> bool {
 
 /// The number of a process in the namespace of this process.
 pub(crate) fn process_id(handle: &OwnedFd) -> Option<u32> {
-    let text = kernel_file::read(&format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd())).ok()?;
     text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
 }

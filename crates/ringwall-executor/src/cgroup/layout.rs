@@ -14,8 +14,6 @@ use ringwall_jail::cgroups::{FREEZER, THAWED};
 use ringwall_jail::plan::CgroupVersion;
 use rustix::fs::Access;
 
-use crate::kernel_file;
-
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 const IO: &str = "io";
 /// Box directories are named after the process that made them: `ringwall-<pid>-<start time>-<executor>-<number>`.
@@ -50,9 +48,10 @@ impl CgroupLayout {
     /// Finds usable hierarchies. On version 2 this may enable controllers in a parent's
     /// `cgroup.subtree_control`.
     pub fn find() -> CgroupSupport {
-        let own = kernel_file::read("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
-        let mounts =
-            kernel_file::read("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
+        let own =
+            std::fs::read_to_string("/proc/self/cgroup").map_err(|error| format!("/proc/self/cgroup: {error}"))?;
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo")
+            .map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
         let [memory, pids, cpu] = CONTROLLERS.map(|name| version_1(name, &own, &mounts));
         if memory.is_some() || pids.is_some() || cpu.is_some() {
             let freezer = version_1("freezer", &own, &mounts);
@@ -132,7 +131,7 @@ pub(crate) fn owner_lives(owner: &str) -> Option<bool> {
 /// Start time of a process in ticks since boot: field 22 of its stat line, counted after the
 /// command name, which may contain spaces and brackets.
 pub(crate) fn start_time(process: &str) -> Option<u64> {
-    let stat = kernel_file::read(&format!("/proc/{process}/stat")).ok()?;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 

@@ -13,8 +13,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 
-use crate::kernel_file;
-
 /// Descriptors that one call reads at most, which takes about 0.25 s.
 const MAX_DESCRIPTORS: u32 = 50_000;
 /// Bytes read of one `fdinfo`: more than 90,000 watches, which is above every cap.
@@ -80,7 +78,7 @@ enum Processes {
 /// Opens `/proc` through a child of PID 1. PID 1 itself is a fork of our process, which cannot be
 /// inspected; its children were executed in the box.
 fn processes(init: u32) -> Processes {
-    let Ok(children) = kernel_file::read(&format!("/proc/{init}/task/{init}/children")) else {
+    let Ok(children) = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")) else {
         return Processes::Unreadable;
     };
     let mut children = children.split_ascii_whitespace().peekable();

@@ -18,8 +18,6 @@ pub(crate) use guard::{Guard, Watched};
 pub(crate) use register::retry;
 pub use register::{Acceptor, register};
 
-use crate::kernel_file;
-
 /// A hundred times more than node, java and Chromium use together.
 const MAX_WATCHES: u64 = 65_536;
 /// If the user has few watches, one box may hold one of so many parts.
@@ -41,7 +39,7 @@ pub(crate) struct Caps {
 
 impl Caps {
     pub(crate) fn of_machine() -> Self {
-        let watches = kernel_file::read("/proc/sys/fs/epoll/max_user_watches").ok();
+        let watches = std::fs::read_to_string("/proc/sys/fs/epoll/max_user_watches").ok();
         let watches = watches.and_then(|watches| watches.trim().parse().ok()).unwrap_or(u64::MAX);
         Self::of(watches, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))
     }

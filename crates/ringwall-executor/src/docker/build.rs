@@ -172,7 +172,7 @@ impl Scratch {
     fn new(data: &Path) -> std::io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(data)?;
         let parent = rustix::fs::open(data, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let name = format!("docker-image.{}", crate::kernel_file::read("/proc/sys/kernel/random/uuid")?.trim());
+        let name = format!("docker-image.{}", std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim());
         // Mode 0700 keeps other users out of `root` inside, whose mode is that of a `/`.
         rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o700))?;
         let path = data.join(&name);

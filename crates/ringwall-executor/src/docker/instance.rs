@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cgroup::layout;
 use crate::error::Error;
-use crate::kernel_file;
 
 pub(crate) const DATA_LABEL: &str = "ringwall";
 pub(crate) const OWNER_LABEL: &str = "ringwall.maker";
@@ -124,7 +123,7 @@ impl fmt::Display for ContainerName {
 /// Concurrent callers each write a draft; the first to hard-link its draft sets the id for all.
 fn create_id(data: &Path, path: &Path) -> std::io::Result<String> {
     DirBuilder::new().recursive(true).mode(0o700).create(data)?;
-    let name = kernel_file::read("/proc/sys/kernel/random/uuid")?;
+    let name = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
     let draft = data.join(format!("{FILE}.{}", name.trim()));
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?.write_all(name.as_bytes())?;
     let linked = std::fs::hard_link(&draft, path);

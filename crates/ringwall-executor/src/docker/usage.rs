@@ -14,7 +14,6 @@ use tokio::task::JoinSet;
 
 use super::events::{ContainerId, ContainerState};
 use crate::cgroup::layout::is_version_2;
-use crate::kernel_file;
 use crate::running::Usage;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
@@ -117,7 +116,7 @@ impl Group {
     /// A process of the cgroup, `Some(None)` if there is none. `None` if the cgroup is gone or the
     /// process has no PID in our namespace.
     fn first_process(&self) -> Option<Option<Pid>> {
-        let processes = kernel_file::read(&format!("{}/cgroup.procs", self.cpu)).ok()?;
+        let processes = std::fs::read_to_string(format!("{}/cgroup.procs", self.cpu)).ok()?;
         match processes.lines().next() {
             Some(first) => Pid::from_raw(first.parse().ok()?).map(Some),
             None => Some(None),
@@ -127,7 +126,7 @@ impl Group {
     fn count(&self) -> Counted {
         // An empty key reads a file that holds one number.
         let read = |directory: &str, file: &str, key: &str| -> Option<u64> {
-            let text = kernel_file::read(&format!("{directory}/{file}")).ok()?;
+            let text = std::fs::read_to_string(format!("{directory}/{file}")).ok()?;
             text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
         };
         let (cpu, peak, events) = match is_version_2() {

@@ -16,7 +16,6 @@ use rustix::thread::CapabilitySet;
 use crate::cgroup::layout::{CgroupLayout, CgroupSupport};
 use crate::counters::Caps;
 use crate::error::Error;
-use crate::kernel_file;
 
 /// Directories of programs and libraries. `/usr` is a directory; the others are links into it on
 /// most distributions.
@@ -117,7 +116,7 @@ impl Host {
 /// uid 0 counts as root only in the initial user namespace; in another one we act as an
 /// unprivileged user.
 pub(crate) fn privilege() -> Privilege {
-    let all_ids = kernel_file::read("/proc/self/uid_map")
+    let all_ids = std::fs::read_to_string("/proc/self/uid_map")
         .is_ok_and(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETUID | CapabilitySet::SETGID;
     let capable = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
@@ -189,7 +188,7 @@ fn disks() -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let Ok(name) = entry.file_name().into_string() else { continue };
-        let read = |file: &str| kernel_file::read(&format!("/sys/block/{name}/{file}")).unwrap_or_default();
+        let read = |file: &str| std::fs::read_to_string(format!("/sys/block/{name}/{file}")).unwrap_or_default();
         if !NOT_DISKS.iter().any(|other| name.starts_with(other)) && read("size").trim() != "0" {
             found.push(read("dev").trim().to_owned());
         }
@@ -205,5 +204,5 @@ fn file_type(path: &str) -> Option<FileType> {
 }
 
 fn read_number(path: &str) -> Option<u64> {
-    kernel_file::read(path).ok()?.trim().parse().ok()
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }

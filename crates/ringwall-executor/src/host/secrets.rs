@@ -3,8 +3,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-use crate::kernel_file;
-
 /// Names in a home directory: keys and passwords of people.
 const KEYS: &str = "
     .ssh .gnupg .aws .azure .docker .kube .minikube .oci .terraform.d .vault-token .netrc .pgpass .my.cnf
@@ -88,7 +86,7 @@ fn own_home() -> Option<PathBuf> {
 /// Paths at which a process listens, by the kernel's list. A socket's directory is hidden whole, so that a socket made there
 /// later is hidden too, unless the directory is in `/home` or holds files of many users.
 pub(crate) fn sockets() -> BTreeSet<PathBuf> {
-    kernel_file::read("/proc/net/unix").map(|table| sockets_in(&table)).unwrap_or_default()
+    std::fs::read_to_string("/proc/net/unix").map(|table| sockets_in(&table)).unwrap_or_default()
 }
 
 fn sockets_in(table: &str) -> BTreeSet<PathBuf> {

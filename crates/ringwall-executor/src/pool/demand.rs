@@ -2,7 +2,7 @@
 //!
 //! A kind in demand gets the minimum. A request that finds none raises the number; boxes that
 //! waited too long lower it; a failed start pauses the kind. A kind that no exec asked for is
-//! forgotten after a while, or earlier if there are more than [`MAX_SORTS`]. One kind can be
+//! forgotten after a while, or earlier if there are more than [`MAX_KINDS`]. One kind can be
 //! *kept*: it is wanted without demand and is not forgotten. Times are arguments; the module reads
 //! no clock.
 
@@ -14,16 +14,16 @@ use super::slots::Moment;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Most servers use fewer combinations of settings.
-const MAX_SORTS: usize = 8;
+const MAX_KINDS: usize = 8;
 /// After this many failures in a row, about two minutes, the kept kind loses its privilege, because
 /// it would be retried forever.
-const HOPELESS: u32 = 10;
+const MAX_FAILURES: u32 = 10;
 
 #[derive(Debug, Clone)]
 pub(super) struct Demand<Kind> {
     /// Minimum for each kind in demand; 0 disables warm boxes.
     least: u32,
-    wishes: Vec<KindDemand<Kind>>,
+    kinds: Vec<KindDemand<Kind>>,
     /// The kind that is wanted without demand.
     kept: Option<Kind>,
     /// Last request for any kind.
@@ -43,16 +43,16 @@ pub(super) struct KindDemand<Kind> {
 
 impl<Kind: Clone + PartialEq> Demand<Kind> {
     pub(super) fn new(least: u32) -> Self {
-        Self { least, wishes: Vec::new(), kept: None, asked: None }
+        Self { least, kinds: Vec::new(), kept: None, asked: None }
     }
 
     pub(super) fn set_least(&mut self, least: u32, now: Moment) {
-        for demand in &mut self.wishes {
+        for demand in &mut self.kinds {
             demand.wanted = if demand.wanted > self.least { demand.wanted.max(least) } else { least };
         }
         self.least = least;
         match (least, self.kept.clone()) {
-            (0, _) => self.wishes.clear(),
+            (0, _) => self.kinds.clear(),
             (_, Some(kept)) => drop(self.demand_for(&kept, now)),
             (_, None) => {}
         }
@@ -78,12 +78,12 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
         self.kept.as_ref()
     }
 
-    pub(super) fn wishes(&self) -> &[KindDemand<Kind>] {
-        &self.wishes
+    pub(super) fn kinds(&self) -> &[KindDemand<Kind>] {
+        &self.kinds
     }
 
     pub(super) fn wanted(&self, kind: &Kind) -> u32 {
-        self.wishes.iter().find(|demand| demand.kind == *kind).map_or(0, |demand| demand.wanted)
+        self.kinds.iter().find(|demand| demand.kind == *kind).map_or(0, |demand| demand.wanted)
     }
 
     /// Records a request for this kind. Returns the stored kind, or `None` if warm boxes are
@@ -102,14 +102,14 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
             demand.asked = now;
             return demand.kind.clone();
         }
-        if self.wishes.len() >= MAX_SORTS {
-            let others = (0..self.wishes.len()).filter(|index| !self.is_kept(&self.wishes[*index]));
-            if let Some(oldest) = others.min_by_key(|index| self.wishes[*index].asked) {
-                self.wishes.swap_remove(oldest);
+        if self.kinds.len() >= MAX_KINDS {
+            let others = (0..self.kinds.len()).filter(|index| !self.is_kept(&self.kinds[*index]));
+            if let Some(oldest) = others.min_by_key(|index| self.kinds[*index].asked) {
+                self.kinds.swap_remove(oldest);
             }
         }
         let wanted = self.least;
-        self.wishes.push(KindDemand { kind: kind.clone(), wanted, asked: now, failures: 0, not_before: Moment::ZERO });
+        self.kinds.push(KindDemand { kind: kind.clone(), wanted, asked: now, failures: 0, not_before: Moment::ZERO });
         kind.clone()
     }
 
@@ -141,7 +141,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
     /// Forgets kinds without requests since `moment`; the kept kind returns to the minimum.
     pub(super) fn forget_before(&mut self, moment: Moment) {
         let (kept, least) = (&self.kept, self.least);
-        self.wishes.retain_mut(|demand| {
+        self.kinds.retain_mut(|demand| {
             let is_kept = kept.as_ref() == Some(&demand.kind);
             if is_kept && demand.asked <= moment {
                 demand.wanted = least;
@@ -153,7 +153,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
     /// The oldest request that [`Self::forget_before`] would act on.
     pub(super) fn oldest(&self) -> Option<Moment> {
         let changes = |demand: &&KindDemand<Kind>| !self.is_kept(demand) || demand.wanted > self.least;
-        self.wishes.iter().filter(changes).map(|demand| demand.asked).min()
+        self.kinds.iter().filter(changes).map(|demand| demand.asked).min()
     }
 
     pub(super) fn made(&mut self, kind: &Kind) {
@@ -167,7 +167,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
             let pause = FIRST_PAUSE.saturating_mul(1 << demand.failures.min(16)).min(MAX_PAUSE);
             demand.failures = demand.failures.saturating_add(1);
             demand.not_before = now + pause;
-            if demand.failures >= HOPELESS && self.kept.as_ref() == Some(kind) {
+            if demand.failures >= MAX_FAILURES && self.kept.as_ref() == Some(kind) {
                 self.keep(None, now);
             }
         }
@@ -178,7 +178,7 @@ impl<Kind: Clone + PartialEq> Demand<Kind> {
     }
 
     fn find(&mut self, kind: &Kind) -> Option<&mut KindDemand<Kind>> {
-        self.wishes.iter_mut().find(|demand| demand.kind == *kind)
+        self.kinds.iter_mut().find(|demand| demand.kind == *kind)
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn more_after_misses_and_back_to_the_least_when_idle() {
+    fn misses_raise_target_and_idle_time_lowers_it() {
         let mut demand = Demand::new(2);
         assert_eq!((demand.ask(&'a', SECOND), demand.wanted(&'a'), demand.wanted(&'b')), (Some('a'), 2, 0));
         (0..9).for_each(|_| demand.missed(&'a', 5));
@@ -201,37 +201,37 @@ mod tests {
         demand.set_least(1, SECOND);
         assert_eq!(demand.wanted(&'a'), 1);
         demand.set_least(0, SECOND);
-        assert_eq!((demand.wanted(&'a'), demand.ask(&'a', SECOND), demand.wishes().len()), (0, None, 0));
+        assert_eq!((demand.wanted(&'a'), demand.ask(&'a', SECOND), demand.kinds().len()), (0, None, 0));
     }
 
     #[test]
-    fn sorts_are_learnt_up_to_a_number_and_forgotten() {
+    fn oldest_kind_is_forgotten_beyond_maximum() {
         let mut demand = Demand::new(1);
         for (kind, second) in ('a'..='i').zip(1..) {
             demand.ask(&kind, SECOND * second);
         }
-        assert_eq!((demand.wishes().len(), demand.wanted(&'a'), demand.wanted(&'i')), (MAX_SORTS, 0, 1));
+        assert_eq!((demand.kinds().len(), demand.wanted(&'a'), demand.wanted(&'i')), (MAX_KINDS, 0, 1));
         demand.forget_before(SECOND * 8);
-        assert_eq!((demand.wishes().len(), demand.wanted(&'i')), (1, 1));
+        assert_eq!((demand.kinds().len(), demand.wanted(&'i')), (1, 1));
     }
 
     #[test]
-    fn kept_kind_is_wanted_without_demand_forever() {
+    fn kept_kind_is_wanted_without_requests() {
         let mut demand = Demand::new(2);
         demand.keep(Some('k'), SECOND);
         assert_eq!((demand.wanted(&'k'), demand.oldest()), (2, None));
         for (kind, second) in ('a'..='i').zip(2..) {
             demand.ask(&kind, SECOND * second);
         }
-        assert_eq!((demand.wishes().len(), demand.wanted(&'k')), (MAX_SORTS, 2), "others make room for others");
+        assert_eq!((demand.kinds().len(), demand.wanted(&'k')), (MAX_KINDS, 2), "others make room for others");
         demand.ask(&'k', SECOND * 20);
         (0..9).for_each(|_| demand.missed(&'k', 5));
         demand.forget_before(SECOND * 19);
-        assert_eq!((demand.wishes().len(), demand.wanted(&'k'), demand.oldest()), (1, 5, Some(SECOND * 20)));
+        assert_eq!((demand.kinds().len(), demand.wanted(&'k'), demand.oldest()), (1, 5, Some(SECOND * 20)));
         demand.forget_before(SECOND * 20);
         assert_eq!((demand.wanted(&'k'), demand.oldest()), (2, None), "back to the least, and nothing to wait for");
         demand.set_least(0, SECOND);
-        assert_eq!(demand.wishes().len(), 0);
+        assert_eq!(demand.kinds().len(), 0);
         demand.set_least(1, SECOND);
         assert_eq!(demand.wanted(&'k'), 1, "and again where some are wanted again");
         demand.keep(Some('l'), SECOND * 30);
@@ -244,7 +244,7 @@ mod tests {
     fn kept_kind_that_always_fails_is_forgotten() {
         let mut demand = Demand::new(1);
         demand.keep(Some('k'), SECOND);
-        (1..HOPELESS).for_each(|_| demand.failed(&'k', SECOND * 2));
+        (1..MAX_FAILURES).for_each(|_| demand.failed(&'k', SECOND * 2));
         demand.forget_before(SECOND * 2);
         assert_eq!(demand.wanted(&'k'), 1);
         demand.failed(&'k', SECOND * 3);
@@ -262,15 +262,15 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..40 {
             demand.failed(&'a', now);
-            let next = demand.not_before(&demand.wishes()[0], Duration::ZERO);
+            let next = demand.not_before(&demand.kinds()[0], Duration::ZERO);
             pauses.push(next - now);
             now = next;
         }
         assert_eq!((pauses[0], pauses[1], pauses[39]), (FIRST_PAUSE, FIRST_PAUSE * 2, MAX_PAUSE));
         demand.made(&'a');
         demand.failed(&'a', now);
-        assert_eq!(demand.not_before(&demand.wishes()[0], Duration::ZERO), now + FIRST_PAUSE);
+        assert_eq!(demand.not_before(&demand.kinds()[0], Duration::ZERO), now + FIRST_PAUSE);
         demand.ask(&'a', now);
-        assert_eq!(demand.not_before(&demand.wishes()[0], SECOND), now + SECOND, "the longer pause of two");
+        assert_eq!(demand.not_before(&demand.kinds()[0], SECOND), now + SECOND, "the longer pause of two");
     }
 }

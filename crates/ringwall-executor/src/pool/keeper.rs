@@ -15,11 +15,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::bounds::Bounds;
-use super::boxes::PoolBoxes;
-use super::figures::Figures;
-use super::lease::{Hold, Lease};
 use super::slots::{MemberId, Moment, OnBusy, Slots, Step, Ticket, Turn};
+use super::{Bounds, Figures, PoolBoxes};
 
 type Rule<M> = Slots<<M as PoolBoxes>::Key, <M as PoolBoxes>::Kind>;
 type Steps<M> = Vec<Step<<M as PoolBoxes>::Kind>>;
@@ -65,6 +62,47 @@ pub enum Refused<Failure> {
     Ended,
     Stopped,
     Failed(Failure),
+}
+
+/// Exclusive use of a session box. Dropping it returns the box to the pool.
+#[derive(Debug)]
+pub struct Lease<M: PoolBoxes> {
+    pool: Arc<Pool<M>>,
+    ticket: Ticket,
+    id: MemberId,
+    session_box: Arc<M::SessionBox>,
+}
+
+impl<M: PoolBoxes> Lease<M> {
+    pub fn session_box(&self) -> &Arc<M::SessionBox> {
+        &self.session_box
+    }
+
+    /// Keeps the box from being idle after this use, for processes that go on running. `None` if
+    /// the box is ending.
+    pub fn hold(&self) -> Option<Hold<M>> {
+        let is_held = self.pool.change(|slots, _| (slots.hold(self.id), Vec::new()));
+        is_held.then(|| Hold { pool: self.pool.clone(), id: self.id })
+    }
+}
+
+impl<M: PoolBoxes> Drop for Lease<M> {
+    fn drop(&mut self) {
+        self.pool.change(|slots, now| ((), slots.release(self.ticket, self.id, now)));
+    }
+}
+
+/// Keeps a session box from counting as idle. Others may still acquire it.
+#[derive(Debug)]
+pub struct Hold<M: PoolBoxes> {
+    pool: Arc<Pool<M>>,
+    id: MemberId,
+}
+
+impl<M: PoolBoxes> Drop for Hold<M> {
+    fn drop(&mut self) {
+        self.pool.change(|slots, now| ((), slots.release_hold(self.id, now)));
+    }
 }
 
 impl<M: PoolBoxes> fmt::Debug for Pool<M> {
@@ -192,7 +230,7 @@ impl<M: PoolBoxes> Pool<M> {
     }
 
     /// Applies one event to the rules and performs the resulting steps.
-    pub(super) fn change<T>(self: &Arc<Self>, think: impl FnOnce(&mut Rule<M>, Moment) -> (T, Steps<M>)) -> T {
+    fn change<T>(self: &Arc<Self>, think: impl FnOnce(&mut Rule<M>, Moment) -> (T, Steps<M>)) -> T {
         let now = self.now();
         let mut held = self.lock();
         let (answer, steps) = think(&mut held.rule, now);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 use super::*;
-use crate::pool::{Sort, WarmFigures};
+use crate::pool::{PoolKind, WarmFigures};
 
 /// The current and the maximum number of boxes.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ struct Builder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wood(u8);
 
-impl Sort for Wood {
+impl PoolKind for Wood {
     fn pause(&self, _: usize) -> Duration {
         Duration::ZERO
     }
@@ -147,7 +147,7 @@ async fn settled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
+async fn box_is_leased_to_one_task_at_a_time() {
     // A long timeout, so that the result does not depend on the machine's speed.
     let patient = Bounds { acquire_timeout: Duration::from_secs(3600), ..bounds(3, 2) };
     let (pool, census) = pool(patient, usize::MAX >> 4);
@@ -192,7 +192,7 @@ async fn many_tasks_share_few_boxes_and_one_has_each_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_second_user_waits_or_is_told_and_finds_what_the_first_left() {
+async fn second_lease_waits_or_fails_and_gets_same_box() {
     let (pool, census) = pool(bounds(2, 0), 0);
     let first = acquire(&pool, 7, OnBusy::Fail).await.expect("a box");
     assert!(matches!(acquire(&pool, 7, OnBusy::Fail).await, Err(Refused::Busy)));
@@ -210,7 +210,7 @@ async fn a_second_user_waits_or_is_told_and_finds_what_the_first_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_too_long_is_refused_and_a_cancelled_one_leaves_nothing() {
+async fn expired_or_cancelled_request_leaves_nothing() {
     let (pool, census) = pool(bounds(1, 0), 0);
     let held = acquire(&pool, 0, OnBusy::Wait).await.expect("a box");
     assert!(matches!(acquire(&pool, 1, OnBusy::Wait).await, Err(Refused::TimedOut)));
@@ -240,7 +240,7 @@ async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Ou
 }
 
 #[tokio::test]
-async fn failures_free_their_place_and_the_next_tries_again() {
+async fn failed_start_frees_slot_for_next_request() {
     let (pool, census) = pool(bounds(1, 0), 0);
     pool.maker.are_broken.store(true, Ordering::SeqCst);
     let tries: Vec<_> = (0..3)
@@ -282,7 +282,7 @@ async fn idle_box_expires_and_held_box_stays() {
 }
 
 #[tokio::test]
-async fn spares_are_made_when_asked_for_taken_once_and_never_when_dead() {
+async fn requested_warm_box_is_made_and_taken_once_unless_dead() {
     let (pool, census) = pool(bounds(4, 2), 3);
     settled().await;
     assert_eq!(pool.figures().total, 0, "nobody has asked");
@@ -311,7 +311,7 @@ async fn spares_are_made_when_asked_for_taken_once_and_never_when_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_hold_for_spares_at_once() {
+async fn changed_bounds_apply_to_warm_boxes_at_once() {
     let (pool, census) = pool(bounds(4, 2), usize::MAX >> 4);
     assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
@@ -345,7 +345,7 @@ async fn settings_hold_for_spares_at_once() {
 }
 
 #[tokio::test]
-async fn a_session_gets_the_place_of_a_spare() {
+async fn session_evicts_warm_box() {
     let (pool, census) = pool(bounds(2, 2), usize::MAX >> 4);
     assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;

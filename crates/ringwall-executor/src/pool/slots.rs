@@ -3,15 +3,13 @@
 //!
 //! It has no clock, lock or task. The time is an argument, and the work to do is returned as
 //! [`Step`]s. A slot counts from the step that starts a box until that box is gone, so there are
-//! never more boxes than slots. Every operation ends in `settle`, which rebalances the pool.
+//! never more boxes than slots. Every operation ends in `rebalance`, which rebalances the pool.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::bounds::Bounds;
-use super::boxes::Sort;
 use super::demand::Demand;
-use super::figures::{Figures, WarmFigures};
+use super::{Bounds, Figures, PoolKind, WarmFigures};
 
 /// Time since the pool was created.
 pub(super) type Moment = Duration;
@@ -105,7 +103,7 @@ pub(super) struct Slots<Key, Kind> {
     pub(super) members: BTreeMap<MemberId, Member<Key, Kind>>,
     pub(super) sessions: BTreeMap<Key, MemberId>,
     /// Requests that wait, per session. No queue is empty.
-    pub(super) lines: BTreeMap<Key, VecDeque<Ticket>>,
+    pub(super) queues: BTreeMap<Key, VecDeque<Ticket>>,
     pub(super) demand: Demand<Kind>,
     pub(super) course: Course,
     sessions_found: Found,
@@ -114,13 +112,13 @@ pub(super) struct Slots<Key, Kind> {
     next_ticket: u64,
 }
 
-impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
+impl<Key: Clone + Ord, Kind: PoolKind> Slots<Key, Kind> {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             members: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            queues: BTreeMap::new(),
             demand: Demand::new(bounds.min_instances),
             course: Course::Open,
             sessions_found: Found::default(),
@@ -161,13 +159,13 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         if self.course == Course::Stopping {
             return (ticket, vec![Step::Serve(ticket, Turn::Stopped)]);
         }
-        if on_busy == OnBusy::Fail && !self.could_have(key) {
+        if on_busy == OnBusy::Fail && !self.could_be_served(key) {
             return (ticket, vec![Step::Serve(ticket, Turn::Busy)]);
         }
         let is_hit = self.session(key).is_some_and(|member| member.idle_since().is_some());
         self.sessions_found.count(is_hit);
-        self.lines.entry(key.clone()).or_default().push_back(ticket);
-        (ticket, self.settle(now))
+        self.queues.entry(key.clone()).or_default().push_back(ticket);
+        (ticket, self.rebalance(now))
     }
 
     /// Takes an assigned box. False if the box has died since; another [`Turn`] follows.
@@ -189,10 +187,10 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
     /// Cancels a request in any state. A box that it makes is still made, unless [`Slots::failed`]
     /// is reported.
     pub(super) fn cancel(&mut self, ticket: Ticket, now: Moment) -> Vec<Step<Kind>> {
-        for line in self.lines.values_mut() {
-            line.retain(|other| *other != ticket);
+        for queue in self.queues.values_mut() {
+            queue.retain(|other| *other != ticket);
         }
-        self.lines.retain(|_, line| !line.is_empty());
+        self.queues.retain(|_, queue| !queue.is_empty());
         for member in self.members.values_mut() {
             match member.state {
                 State::Warming { by: Some(by) } if by == ticket => member.state = State::Warming { by: None },
@@ -206,7 +204,7 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
                 | State::Ending => {}
             }
         }
-        self.settle(now)
+        self.rebalance(now)
     }
 
     /// A box is ready. A session box goes to the request that made it, or, if that was cancelled,
@@ -224,11 +222,11 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
                 member.state = State::Busy { by };
                 true
             }
-            (Role::Session(key), None) => self.lines.contains_key(key),
+            (Role::Session(key), None) => self.queues.contains_key(key),
         };
         let ending = if is_wanted && self.course == Course::Open { None } else { self.end(id) };
         let mut steps: Vec<_> = ending.into_iter().collect();
-        steps.extend(self.settle(now));
+        steps.extend(self.rebalance(now));
         steps
     }
 
@@ -241,7 +239,7 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
                     self.demand.failed(kind, now);
                 }
                 self.forget(id);
-                self.settle(now)
+                self.rebalance(now)
             }
             Some(_) | None => Vec::new(),
         }
@@ -256,7 +254,7 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         member.uses = member.uses.saturating_add(1);
         member.state = State::Idle { since: now };
         let mut steps: Vec<_> = self.end_if_worn(id).into_iter().collect();
-        steps.extend(self.settle(now));
+        steps.extend(self.rebalance(now));
         steps
     }
 
@@ -271,21 +269,21 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         }
     }
 
-    pub(super) fn let_go(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
+    pub(super) fn release_hold(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         let Some(member) = self.members.get_mut(&id) else { return Vec::new() };
         member.holds = member.holds.saturating_sub(1);
         if let (State::Idle { .. }, 0) = (member.state, member.holds) {
             member.state = State::Idle { since: now };
         }
         let mut steps: Vec<_> = self.end_if_worn(id).into_iter().collect();
-        steps.extend(self.settle(now));
+        steps.extend(self.rebalance(now));
         steps
     }
 
     /// A box has died, also while it is used.
     pub(super) fn died(&mut self, id: MemberId, now: Moment) -> Vec<Step<Kind>> {
         let mut steps: Vec<_> = self.end(id).into_iter().collect();
-        steps.extend(self.settle(now));
+        steps.extend(self.rebalance(now));
         steps
     }
 
@@ -304,7 +302,7 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         if self.members.get(&id).is_some_and(|member| member.state == State::Ending) {
             self.forget(id);
         }
-        self.settle(now)
+        self.rebalance(now)
     }
 
     /// Ends boxes that were idle too long and starts warm boxes that are due.
@@ -321,12 +319,12 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         let mut steps = Vec::new();
         for id in old {
             match self.members.get(&id).map(|member| &member.role) {
-                // Lowers the wanted number; `settle` then ends a surplus box.
+                // Lowers the wanted number; `rebalance` then ends a surplus box.
                 Some(Role::WarmBox(kind)) => self.demand.unused(kind),
                 Some(Role::Session(_)) | None => steps.extend(self.end(id)),
             }
         }
-        steps.extend(self.settle(now));
+        steps.extend(self.rebalance(now));
         steps
     }
 
@@ -346,19 +344,19 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
     pub(super) fn set_bounds(&mut self, bounds: Bounds, now: Moment) -> Vec<Step<Kind>> {
         self.bounds = bounds;
         self.demand.set_least(bounds.min_instances, now);
-        self.settle(now)
+        self.rebalance(now)
     }
 
     /// Keeps warm boxes of this kind ready without demand.
     pub(super) fn keep(&mut self, kind: Option<Kind>, now: Moment) -> Vec<Step<Kind>> {
         self.demand.keep(kind, now);
-        self.settle(now)
+        self.rebalance(now)
     }
 
     /// Stops the pool. Boxes that are being made end as soon as they are ready.
     pub(super) fn stop(&mut self, now: Moment) -> Vec<Step<Kind>> {
         self.course = Course::Stopping;
-        let waiting: Vec<Ticket> = std::mem::take(&mut self.lines).into_values().flatten().collect();
+        let waiting: Vec<Ticket> = std::mem::take(&mut self.queues).into_values().flatten().collect();
         let called = self.members.values().filter_map(|member| match member.state {
             State::Acquiring { by } => Some(by),
             State::Warming { .. } | State::Idle { .. } | State::Busy { .. } | State::Ending => None,
@@ -367,7 +365,7 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         let mut steps: Vec<_> = refused.map(|ticket| Step::Serve(ticket, Turn::Stopped)).collect();
         let ids: Vec<MemberId> = self.members.keys().copied().collect();
         steps.extend(ids.into_iter().filter_map(|id| self.end(id)));
-        steps.extend(self.settle(now));
+        steps.extend(self.rebalance(now));
         steps
     }
 
@@ -413,7 +411,7 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
             State::Idle { .. } | State::Busy { .. } => {}
             State::Acquiring { by } => {
                 if let (Role::Session(key), Course::Open) = (&member.role, self.course) {
-                    self.lines.entry(key.clone()).or_default().push_front(by);
+                    self.queues.entry(key.clone()).or_default().push_front(by);
                 }
             }
         }
@@ -425,6 +423,235 @@ impl<Key: Clone + Ord, Kind: Sort> Slots<Key, Kind> {
         let member = self.members.get(&id)?;
         let is_worn = member.uses >= self.bounds.max_use_count && member.is_free();
         if is_worn { self.end(id) } else { None }
+    }
+}
+
+/// Rebalancing.
+impl<Key: Clone + Ord, Kind: PoolKind> Slots<Key, Kind> {
+    /// Rebalances the pool after each event: hands idle boxes to waiters, gives free slots to the
+    /// oldest waiter, evicts idle boxes, refills warm boxes. Every operation changes one thing and then
+    /// calls this.
+    fn rebalance(&mut self, now: Moment) -> Vec<Step<Kind>> {
+        let mut steps = Vec::new();
+        if self.course == Course::Stopping {
+            return steps;
+        }
+        self.end_unwanted(&mut steps);
+        self.serve_sessions(&mut steps);
+        self.assign_slots(&mut steps);
+        self.keep_below_max(&mut steps);
+        self.refill(now, &mut steps);
+        steps
+    }
+
+    /// True if a new request for this session would wait only for the pool's own work and not for
+    /// another user of the box.
+    pub(super) fn could_be_served(&self, key: &Key) -> bool {
+        if self.queues.contains_key(key) {
+            return false;
+        }
+        let will_be_room =
+            || self.total() < self.bounds.max_instances || self.victim().is_some() || self.will_have_slots(1);
+        match self.sessions.get(key).and_then(|id| self.members.get(id)).map(|member| member.state) {
+            Some(State::Idle { .. }) => true,
+            Some(State::Warming { .. } | State::Acquiring { .. } | State::Busy { .. }) => false,
+            Some(State::Ending) | None => will_be_room(),
+        }
+    }
+
+    /// Assigns each idle session box to its first waiter.
+    fn serve_sessions(&mut self, steps: &mut Vec<Step<Kind>>) {
+        let waiting: Vec<Key> = self.queues.keys().cloned().collect();
+        for key in waiting {
+            let Some(id) = self.sessions.get(&key).copied() else { continue };
+            let is_idle = self.members.get(&id).is_some_and(|member| member.idle_since().is_some());
+            if is_idle && let Some(by) = self.pop_waiter(&key) {
+                if let Some(member) = self.members.get_mut(&id) {
+                    member.state = State::Acquiring { by };
+                }
+                steps.push(Step::Serve(by, Turn::Have(id)));
+            }
+        }
+    }
+
+    /// Gives slots to sessions without a box, oldest request first. If all slots are taken, an idle
+    /// box is evicted.
+    fn assign_slots(&mut self, steps: &mut Vec<Step<Kind>>) {
+        while let Some(key) = self.next_without_box() {
+            if self.total() < self.bounds.max_instances {
+                let Some(by) = self.pop_waiter(&key) else { break };
+                let id = self.add(Role::Session(key), Some(by));
+                steps.push(Step::Serve(by, Turn::Make(id)));
+            } else if self.will_have_slots(0) {
+                break;
+            } else if let Some(id) = self.victim() {
+                steps.extend(self.end(id));
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Evicts idle boxes after `max_instances` was lowered.
+    fn keep_below_max(&mut self, steps: &mut Vec<Step<Kind>>) {
+        while self.total().saturating_sub(self.ending()) > self.bounds.max_instances {
+            let Some(id) = self.victim() else { break };
+            steps.extend(self.end(id));
+        }
+    }
+
+    /// The cheapest box to evict: the oldest idle warm box, then the session box that was idle
+    /// longest.
+    fn victim(&self) -> Option<MemberId> {
+        let rank = |member: &Member<Key, Kind>| match (&member.role, member.state) {
+            (Role::WarmBox(_), State::Idle { since }) => Some((0, since)),
+            (Role::Session(_), State::Idle { since }) if member.is_free() => Some((1, since)),
+            (Role::WarmBox(_) | Role::Session(_), _) => None,
+        };
+        let ranked = self.members.iter().filter_map(|(id, member)| Some((rank(member)?, *id)));
+        ranked.min().map(|(_, id)| id)
+    }
+
+    /// The session without a box whose first waiter is oldest.
+    pub(super) fn next_without_box(&self) -> Option<Key> {
+        let without = self.queues.iter().filter(|(key, _)| !self.sessions.contains_key(key));
+        without.min_by_key(|(_, queue)| queue.front().copied()).map(|(key, _)| key.clone())
+    }
+
+    fn pop_waiter(&mut self, key: &Key) -> Option<Ticket> {
+        let queue = self.queues.get_mut(key)?;
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(key);
+        }
+        next
+    }
+
+    /// True if the slots that are becoming free suffice for the waiting sessions and `newcomers`
+    /// more. A session whose own box is ending waits for that slot. A warm box that is still being
+    /// made is evicted when it is ready.
+    fn will_have_slots(&self, newcomers: usize) -> bool {
+        let becoming_free = self.ending().saturating_add(self.warm_boxes_starting());
+        let wait_for_slot = self.queues.keys().filter(|key| match self.sessions.get(key) {
+            Some(id) => self.members.get(id).is_some_and(|member| member.state == State::Ending),
+            None => true,
+        });
+        becoming_free as usize >= wait_for_slot.count() + newcomers
+    }
+
+    fn ending(&self) -> u32 {
+        let ending = self.members.values().filter(|member| member.state == State::Ending);
+        u32::try_from(ending.count()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Number of warm boxes of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ready {
+    waiting: usize,
+    being_made: usize,
+}
+
+/// Warm boxes. Sessions come first: no warm box is made while a session waits for a slot. Each start
+/// takes CPU from running execs, so boxes are made one after another, after the pause of their kind.
+impl<Key: Clone + Ord, Kind: PoolKind> Slots<Key, Kind> {
+    /// Takes a living warm box of this kind, newest first, so that surplus boxes become the oldest
+    /// ones and expire. The box leaves the pool.
+    pub(super) fn take_warm_box(
+        &mut self,
+        kind: &Kind,
+        lives: impl Fn(MemberId) -> bool,
+        now: Moment,
+    ) -> (Option<MemberId>, Vec<Step<Kind>>) {
+        if self.course == Course::Stopping {
+            return (None, Vec::new());
+        }
+        let Some(kind) = self.demand.ask(kind, now) else { return (None, Vec::new()) };
+        let mut steps = Vec::new();
+        let taken = loop {
+            match self.newest_warm_box(&kind) {
+                Some(id) if lives(id) => break Some(id),
+                Some(dead) => steps.extend(self.end(dead)),
+                None => break None,
+            }
+        };
+        self.warm_boxes_found.count(taken.is_some());
+        match taken {
+            Some(id) => self.forget(id),
+            None => self.demand.missed(&kind, self.bounds.max_instances),
+        }
+        steps.extend(self.rebalance(now));
+        (taken, steps)
+    }
+
+    /// Ends the oldest warm boxes beyond the wanted number.
+    pub(super) fn end_unwanted(&mut self, steps: &mut Vec<Step<Kind>>) {
+        let kinds = self.demand.kinds();
+        let mut wanted: Vec<u32> = kinds.iter().map(|demand| demand.wanted).collect();
+        let mut unwanted = Vec::new();
+        for (id, member) in self.members.iter().rev().filter(|(_, member)| member.state != State::Ending) {
+            let Role::WarmBox(kind) = &member.role else { continue };
+            let of = kinds.iter().position(|demand| demand.kind == *kind);
+            match of.and_then(|of| wanted.get_mut(of)) {
+                Some(wanted) if *wanted > 0 => *wanted -= 1,
+                Some(_) | None if member.is_free() => unwanted.push(*id),
+                // Still being made; the next call ends it.
+                Some(_) | None => {}
+            }
+        }
+        unwanted.reverse();
+        for id in unwanted {
+            steps.extend(self.end(id));
+        }
+    }
+
+    pub(super) fn refill(&mut self, now: Moment, steps: &mut Vec<Step<Kind>>) {
+        while let Some((moment, kind)) = self.next_to_make(now)
+            && moment <= now
+        {
+            let id = self.add(Role::WarmBox(kind.clone()), None);
+            steps.push(Step::MakeWarmBox(id, kind));
+        }
+    }
+
+    /// The kind to make next and when: earliest first, then the kind with the fewest boxes.
+    pub(super) fn next_to_make(&self, now: Moment) -> Option<(Moment, Kind)> {
+        let is_full = self.total() >= self.bounds.max_instances;
+        let is_busy = self.next_without_box().is_some() || self.warm_boxes_starting() > 0;
+        if self.course == Course::Stopping || is_full || is_busy {
+            return None;
+        }
+        let kinds = self.demand.kinds();
+        let mut ready = vec![Ready::default(); kinds.len()];
+        for member in self.members.values() {
+            let Role::WarmBox(kind) = &member.role else { continue };
+            let of = kinds.iter().position(|demand| demand.kind == *kind);
+            let Some(ready) = of.and_then(|of| ready.get_mut(of)) else { continue };
+            match member.state {
+                State::Idle { .. } => ready.waiting += 1,
+                State::Warming { .. } => ready.being_made += 1,
+                State::Acquiring { .. } | State::Busy { .. } | State::Ending => {}
+            }
+        }
+        let lacking = kinds.iter().zip(ready).filter_map(|(demand, ready)| {
+            let count = ready.waiting + ready.being_made;
+            let moment = self.demand.not_before(demand, demand.kind.pause(ready.waiting)).max(now);
+            (count < demand.wanted as usize).then_some((moment, count, &demand.kind))
+        });
+        let next = lacking.min_by_key(|(moment, count, _)| (*moment, *count));
+        next.map(|(moment, _, kind)| (moment, kind.clone()))
+    }
+
+    pub(super) fn warm_boxes_starting(&self) -> u32 {
+        let is_being_made =
+            |member: &&Member<Key, Kind>| member.is_warm() && matches!(member.state, State::Warming { .. });
+        u32::try_from(self.members.values().filter(is_being_made).count()).unwrap_or(u32::MAX)
+    }
+
+    fn newest_warm_box(&self, kind: &Kind) -> Option<MemberId> {
+        let waits =
+            |member: &Member<Key, Kind>| member.is_free() && matches!(&member.role, Role::WarmBox(own) if own == kind);
+        self.members.iter().rev().find(|(_, member)| waits(member)).map(|(id, _)| *id)
     }
 }
 

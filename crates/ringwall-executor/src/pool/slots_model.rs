@@ -9,7 +9,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(10);
 pub(super) type Key = u8;
 pub(super) type Kind = u8;
 
-impl Sort for u8 {
+impl PoolKind for u8 {
     /// The first warm box is made at once, each further one after a pause.
     fn pause(&self, waiting: usize) -> Duration {
         if waiting == 0 { Duration::ZERO } else { IDLE / 2 }
@@ -60,7 +60,7 @@ pub(super) enum Life {
 pub(super) struct Model {
     pub(super) rule: Slots<Key, Kind>,
     pub(super) now: Moment,
-    pub(super) wishes: BTreeMap<Ticket, (Key, Request)>,
+    pub(super) requests: BTreeMap<Ticket, (Key, Request)>,
     pub(super) boxes: BTreeMap<MemberId, (Role<Key, Kind>, Life)>,
     pub(super) holds: BTreeSet<MemberId>,
     pub(super) asked: u64,
@@ -80,7 +80,7 @@ impl Model {
         Self {
             rule: Slots::new(bounds),
             now: Duration::ZERO,
-            wishes: BTreeMap::new(),
+            requests: BTreeMap::new(),
             boxes: BTreeMap::new(),
             holds: BTreeSet::new(),
             asked: 0,
@@ -92,13 +92,13 @@ impl Model {
     /// All possible events.
     pub(super) fn events(&self, keys: u8, kinds: u8, most: usize) -> Vec<Event> {
         let mut events = vec![Event::Wait];
-        if self.wishes.len() < most && !self.is_stopped {
+        if self.requests.len() < most && !self.is_stopped {
             events.extend((0..keys).flat_map(|key| [OnBusy::Wait, OnBusy::Fail].map(|how| Event::Acquire(key, how))));
         }
         if !self.is_stopped {
             events.extend((0..kinds).map(Event::TakeWarmBox));
         }
-        for (ticket, (_, demand)) in &self.wishes {
+        for (ticket, (_, demand)) in &self.requests {
             match demand {
                 Request::Waits => events.push(Event::Cancel(*ticket)),
                 Request::Called(_) => events.extend([Event::Take(*ticket), Event::Cancel(*ticket)]),
@@ -132,39 +132,39 @@ impl Model {
         events
     }
 
-    pub(super) fn happen(&mut self, event: Event) {
+    pub(super) fn apply(&mut self, event: Event) {
         let now = self.now;
         let steps = match event {
             Event::Acquire(key, how) => {
                 self.asked += 1;
                 let (ticket, steps) = self.rule.acquire(&key, how, now);
-                self.wishes.insert(ticket, (key, Request::Waits));
+                self.requests.insert(ticket, (key, Request::Waits));
                 steps
             }
             Event::Take(ticket) => {
-                let demand = &mut self.wishes.get_mut(&ticket).expect("a wish").1;
+                let demand = &mut self.requests.get_mut(&ticket).expect("a wish").1;
                 let Request::Called(id) = *demand else { panic!("{demand:?} is taken") };
                 assert!(self.rule.take(ticket, id), "what lives and was offered can be taken");
                 *demand = Request::Has(id);
                 Vec::new()
             }
             Event::Cancel(ticket) => {
-                self.wishes.remove(&ticket);
+                self.requests.remove(&ticket);
                 self.rule.cancel(ticket, now)
             }
             Event::CancelUnbegun(ticket, id) => {
-                self.wishes.remove(&ticket);
+                self.requests.remove(&ticket);
                 self.boxes.remove(&id);
                 let mut steps = self.rule.cancel(ticket, now);
                 steps.extend(self.rule.failed(id, now));
                 steps
             }
             Event::Release(ticket) => {
-                let Some((_, Request::Has(id))) = self.wishes.remove(&ticket) else { panic!("has none") };
+                let Some((_, Request::Has(id))) = self.requests.remove(&ticket) else { panic!("has none") };
                 self.rule.release(ticket, id, now)
             }
             Event::Hold(ticket) => {
-                let Some((_, Request::Has(id))) = self.wishes.get(&ticket) else { panic!("has none") };
+                let Some((_, Request::Has(id))) = self.requests.get(&ticket) else { panic!("has none") };
                 let is_up = self.boxes.get(id).is_some_and(|(_, life)| *life == Life::Up);
                 assert_eq!(self.rule.hold(*id), is_up);
                 if is_up {
@@ -174,23 +174,23 @@ impl Model {
             }
             Event::LetGo(id) => {
                 self.holds.remove(&id);
-                self.rule.let_go(id, now)
+                self.rule.release_hold(id, now)
             }
             Event::Made(id) => self.make(id),
             Event::Failed(id) => {
                 self.boxes.remove(&id);
-                self.wishes.retain(|_, (_, demand)| *demand != Request::Makes(id));
+                self.requests.retain(|_, (_, demand)| *demand != Request::Makes(id));
                 self.rule.failed(id, now)
             }
             Event::Die(id) => {
-                self.call_off(id);
+                self.cancel_unbegun(id);
                 self.rule.died(id, now)
             }
             Event::Dismiss(key) => {
                 let own: Vec<_> = self.boxes.iter().filter(|(_, (role, _))| *role == Role::Session(key)).collect();
                 let [(id, _)] = own[..] else { panic!("a session has {own:?}") };
                 let id = *id;
-                self.call_off(id);
+                self.cancel_unbegun(id);
                 self.rule.dismiss(&key, now)
             }
             Event::Ended(id) => {
@@ -230,13 +230,13 @@ impl Model {
         let role = role.clone();
         let steps = self.rule.made(id, self.now);
         let maker =
-            self.wishes.iter().find(|(_, (_, demand))| *demand == Request::Makes(id)).map(|(ticket, _)| *ticket);
+            self.requests.iter().find(|(_, (_, demand))| *demand == Request::Makes(id)).map(|(ticket, _)| *ticket);
         if let (Role::Session(_), Some(maker)) = (role, maker) {
             if self.rule.has(maker, id) {
-                self.wishes.get_mut(&maker).expect("a wish").1 = Request::Has(id);
+                self.requests.get_mut(&maker).expect("a wish").1 = Request::Has(id);
             } else {
                 // The box was dismissed or the pool stops: the request that made it ends.
-                self.wishes.remove(&maker);
+                self.requests.remove(&maker);
             }
         }
         steps
@@ -244,8 +244,8 @@ impl Model {
 
     /// A request that was assigned a dying box waits again; one that uses it keeps it until
     /// release.
-    pub(super) fn call_off(&mut self, id: MemberId) {
-        for (_, demand) in self.wishes.values_mut() {
+    pub(super) fn cancel_unbegun(&mut self, id: MemberId) {
+        for (_, demand) in self.requests.values_mut() {
             if *demand == Request::Called(id) {
                 *demand = Request::Waits;
             }
@@ -256,7 +256,7 @@ impl Model {
         for step in steps {
             match step {
                 Step::Serve(ticket, Turn::Busy | Turn::Stopped) => {
-                    self.wishes.remove(&ticket).expect("nobody is refused who does not wait");
+                    self.requests.remove(&ticket).expect("nobody is refused who does not wait");
                     self.refused += 1;
                 }
                 Step::Serve(ticket, Turn::Have(id)) => {
@@ -283,10 +283,11 @@ impl Model {
 
     /// Requests for one session are served in order.
     pub(super) fn serve(&mut self, ticket: Ticket, turn: Request) -> Key {
-        let key = self.wishes.get(&ticket).expect("somebody who is there").0;
-        let first = self.wishes.iter().find(|(_, demand)| **demand == (key, Request::Waits)).map(|(ticket, _)| *ticket);
+        let key = self.requests.get(&ticket).expect("somebody who is there").0;
+        let first =
+            self.requests.iter().find(|(_, demand)| **demand == (key, Request::Waits)).map(|(ticket, _)| *ticket);
         assert_eq!(first, Some(ticket), "somebody else came first");
-        self.wishes.insert(ticket, (key, turn));
+        self.requests.insert(ticket, (key, turn));
         key
     }
 
@@ -308,7 +309,7 @@ impl Model {
             assert_eq!(own, 1, "a session has one box");
         }
         let mut users = BTreeMap::<MemberId, usize>::new();
-        for (key, demand) in self.wishes.values() {
+        for (key, demand) in self.requests.values() {
             let (Request::Called(id) | Request::Has(id) | Request::Makes(id)) = demand else { continue };
             let of = self.boxes.get(id);
             // A request may still hold a box that has died and is gone.
@@ -318,7 +319,7 @@ impl Model {
             assert!(of.is_none_or(|(role, _)| *role == Role::Session(*key)), "a box of another session");
         }
         assert!(users.values().all(|users| *users == 1), "two have one box");
-        self.check_nobody_waits_in_vain(figures);
+        self.check_waiters(figures);
     }
 
     /// No unwanted warm box is made or stays, and none takes a slot that a request waits for.
@@ -340,24 +341,24 @@ impl Model {
             assert!(up <= self.rule.demand.wanted(&kind) as usize, "more than are wanted");
         }
         let waits = |(key, demand): &(Key, Request)| *demand == Request::Waits && !self.rule.sessions.contains_key(key);
-        let waiting: BTreeSet<Key> = self.wishes.values().filter(|of| waits(of)).map(|(key, _)| *key).collect();
+        let waiting: BTreeSet<Key> = self.requests.values().filter(|of| waits(of)).map(|(key, _)| *key).collect();
         let ending = self.boxes.values().filter(|(_, life)| *life == Life::Ends).count();
         if waiting.len() > ending + figures.warm_boxes.warming as usize {
             assert_eq!(figures.warm_boxes.idle, 0, "a session waits for a place, and a spare has one");
         }
     }
 
-    pub(super) fn check_nobody_waits_in_vain(&self, figures: Figures) {
+    pub(super) fn check_waiters(&self, figures: Figures) {
         let ending = self.boxes.values().filter(|(_, life)| *life == Life::Ends).count();
         let mut without = BTreeSet::new();
-        for (key, demand) in self.wishes.values() {
+        for (key, demand) in self.requests.values() {
             if *demand != Request::Waits {
                 continue;
             }
             match self.rule.sessions.get(key).map(|id| (id, &self.boxes[id].1)) {
                 Some((id, Life::Up)) => {
                     let is_used = self
-                        .wishes
+                        .requests
                         .values()
                         .any(|(_, demand)| *demand == Request::Called(*id) || *demand == Request::Has(*id));
                     assert!(is_used, "it is free, and somebody waits for it");
@@ -374,7 +375,7 @@ impl Model {
     }
 
     /// Without new requests every request is served, and a stop leaves nothing.
-    pub(super) fn come_to_rest(mut self) {
+    pub(super) fn drain(mut self) {
         for _ in 0..200 {
             let next = self
                 .events(0, 0, 0)
@@ -382,24 +383,27 @@ impl Model {
                 .find(|event| matches!(event, Event::Take(_) | Event::Release(_) | Event::Made(_) | Event::Ended(_)));
             let next = next.or_else(|| self.holds.first().map(|id| Event::LetGo(*id)));
             match next {
-                Some(event) => self.happen(event),
+                Some(event) => self.apply(event),
                 None if !self.is_stopped => {
-                    assert!(self.wishes.is_empty(), "somebody was never served: {self:?}");
+                    assert!(self.requests.is_empty(), "somebody was never served: {self:?}");
                     assert!(self.rule.next_to_make(self.now).is_none_or(|(moment, _)| moment > self.now));
                     assert!(self.rule.next_tick(self.now).is_none_or(|moment| moment > self.now), "the clock runs hot");
-                    self.happen(Event::Stop);
+                    self.apply(Event::Stop);
                 }
                 None => break,
             }
         }
-        assert!(self.wishes.is_empty() && self.boxes.is_empty() && self.rule.is_empty(), "something is left: {self:?}");
+        assert!(
+            self.requests.is_empty() && self.boxes.is_empty() && self.rule.is_empty(),
+            "something is left: {self:?}"
+        );
     }
 
     /// The state without counters: ids by their order, times by their age.
     pub(super) fn shape(&self) -> String {
         let ids: Vec<MemberId> = self.rule.members.keys().copied().collect();
         let id = |id: MemberId| ids.iter().position(|other| *other == id);
-        let tickets: BTreeSet<Ticket> = self.wishes.keys().copied().collect();
+        let tickets: BTreeSet<Ticket> = self.requests.keys().copied().collect();
         let ticket = |ticket: Ticket| tickets.iter().position(|other| *other == ticket);
         let members: Vec<_> = self
             .rule
@@ -416,14 +420,14 @@ impl Model {
                 (member.role.clone(), state, member.uses.min(2), member.holds)
             })
             .collect();
-        let lines: Vec<_> = self
+        let queues: Vec<_> = self
             .rule
-            .lines
+            .queues
             .iter()
             .map(|(key, line)| (*key, line.iter().map(|each| ticket(*each)).collect::<Vec<_>>()))
             .collect();
-        let wishes: Vec<_> = self
-            .wishes
+        let requests: Vec<_> = self
+            .requests
             .values()
             .map(|(key, demand)| {
                 let of = match demand {
@@ -440,7 +444,7 @@ impl Model {
         let ago = |moment: Moment| self.now.saturating_sub(moment).min(IDLE).as_secs();
         let demand = &self.rule.demand;
         let wanted: Vec<_> = demand
-            .wishes()
+            .kinds()
             .iter()
             .map(|wish| {
                 let pauses = [0, 1].map(|waiting| demand.not_before(wish, wish.kind.pause(waiting)) > self.now);
@@ -449,6 +453,6 @@ impl Model {
             .collect();
         let least = self.rule.bounds.min_instances;
         let kept = demand.kept();
-        format!("{members:?}{lines:?}{wishes:?}{boxes:?}{holds:?}{wanted:?}{least}{kept:?}{}", self.is_stopped)
+        format!("{members:?}{queues:?}{requests:?}{boxes:?}{holds:?}{wanted:?}{least}{kept:?}{}", self.is_stopped)
     }
 }

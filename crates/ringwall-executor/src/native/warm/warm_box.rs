@@ -21,7 +21,7 @@ use crate::native::running::NativeBox;
 use crate::plan::limits::Stay;
 use crate::plan::lower;
 use crate::plan::lower::{BaseRoot, identity};
-use crate::pool::Sort;
+use crate::pool::PoolKind;
 use crate::process::spawner::TIMEOUT;
 use crate::protection::protection_of;
 use crate::running::{RunningBox, Streams, time_limit};
@@ -147,7 +147,7 @@ impl WarmBox {
     }
 }
 
-impl Sort for WarmSpec {
+impl PoolKind for WarmSpec {
     fn pause(&self, waiting: usize) -> Duration {
         match self.kind {
             // Without a ready interpreter the next exec would wait longer for one than running
