@@ -1,9 +1,7 @@
-//! How much of the disk each workspace and session takes, and room that is reserved for what is being written.
+//! Disk quotas: the usage of each workspace and session, and reservations for data being written.
 
 mod quota;
-mod reservation;
 mod watch;
 
-pub(crate) use quota::{Disk, MIB, Quotas};
-pub(crate) use reservation::DiskReservation;
+pub(crate) use quota::{Disk, DiskReservation, MIB, Quotas};
 pub(crate) use watch::watch_all;

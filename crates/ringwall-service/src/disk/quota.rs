@@ -2,16 +2,19 @@
 //!
 //! A figure is measured by walking all files and then kept in memory. Changes through the service
 //! are added to it; other changes cause a new measurement later. A request that fits the figure
-//! proceeds at once, but none is refused by a stale figure. A figure is also doubted if the file
-//! system has since lost more than the workspace had left. Figures of unused workspaces are
-//! dropped. Data being written reserves its room (`room`), so that parallel writers cannot exceed
-//! the quota together.
+//! proceeds at once. A request is refused only after a new measurement, or by a
+//! recent one without later changes. A figure is also measured again if the free space of the file system has since shrunk by more than the workspace
+//! had left. The oldest figures are dropped.
+//!
+//! Data that no measurement sees yet (an upload, the replacement of a file, many writes at once)
+//! reserves its room first, so that parallel writers cannot exceed the quota together. A change that
+//! needs no more than it frees needs no reservation, also when the quota is exceeded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ringwall_ids::{AgentId, SessionId, UserId};
 use ringwall_workspace::{Usage, Workspace};
 
@@ -23,12 +26,12 @@ const MAX_KNOWN: usize = 4096;
 pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// The pause after a measurement is this multiple of its duration, so measuring takes at most a
 /// twentieth of a CPU.
-const RESTS: u32 = 20;
-/// What a box may add to a full workspace: it has a directory of its own, and a user who makes room
-/// may write a little.
-const LEEWAY: Usage = Usage { bytes: MIB, files: 64 };
+const PAUSE_FACTOR: u32 = 20;
+/// The amount that a box may add to a full workspace: its own directory, and small files that its
+/// user writes while making room.
+const CLEANUP_ALLOWANCE: Usage = Usage { bytes: MIB, files: 64 };
 /// Files are counted up to this multiple of the quota.
-const NAMES_COUNTED: u64 = 10;
+const MAX_COUNTED_FACTOR: u64 = 10;
 
 type Key = (UserId, AgentId, Option<SessionId>);
 
@@ -42,7 +45,7 @@ pub(crate) struct Quotas {
 pub(super) struct Known {
     figures: HashMap<Key, Figure>,
     /// Reservations for data being written.
-    coming: HashMap<Key, Usage>,
+    reserved: HashMap<Key, Usage>,
     /// Bytes of large commands on record, which count against the workspace's quota.
     recorded: HashMap<(UserId, AgentId), u64>,
 }
@@ -66,8 +69,8 @@ pub(super) struct Figure {
 /// State of the next measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    Open,
-    Planned,
+    NotScheduled,
+    Scheduled,
 }
 
 impl Figure {
@@ -75,13 +78,13 @@ impl Figure {
         self.changes == self.measured_changes
     }
 
-    pub(super) fn rest(&self) -> Duration {
-        MIN_INTERVAL.max(self.took.saturating_mul(RESTS))
+    pub(super) fn pause(&self) -> Duration {
+        MIN_INTERVAL.max(self.took.saturating_mul(PAUSE_FACTOR))
     }
 
-    /// True if the file system has lost so much since that the quota may be exceeded.
-    pub(super) fn is_doubtful(&self, free_bytes: u64, most: Usage) -> bool {
-        let left = most.bytes.saturating_sub(self.usage.bytes);
+    /// True if the free space has shrunk so much since the measurement that the quota may be exceeded.
+    pub(super) fn is_doubtful(&self, free_bytes: u64, quota: Usage) -> bool {
+        let left = quota.bytes.saturating_sub(self.usage.bytes);
         self.free_bytes.saturating_sub(free_bytes) > left
     }
 }
@@ -92,66 +95,66 @@ pub(crate) struct Disk {
     quotas: Quotas,
     key: Key,
     pub(super) workspace: Workspace,
-    pub(super) most: Usage,
-    /// A box is ended above this: the quota, or the usage when the box started if that was more.
-    pub(super) bearable: Usage,
+    pub(super) quota: Usage,
+    /// A box that exceeds this is ended: the quota, or the usage when the box started if that was more.
+    pub(super) box_limit: Usage,
 }
 
 impl Disk {
-    /// The share of a workspace.
+    /// The quota of a workspace.
     pub(crate) fn of_workspace(
         quotas: &Quotas,
         user: &UserId,
         agent: &AgentId,
         workspace: &Workspace,
-        most: Usage,
+        quota: Usage,
     ) -> Self {
         let key = (user.clone(), agent.clone(), None);
-        Self { quotas: quotas.clone(), key, workspace: workspace.clone(), most, bearable: most }
+        Self { quotas: quotas.clone(), key, workspace: workspace.clone(), quota, box_limit: quota }
     }
 
-    /// The share of a session of this workspace. It has its own limit of bytes and the workspace's limit of files.
+    /// The quota of a session of this workspace: its own limit of bytes and the workspace's limit of files.
     pub(crate) fn of_session(&self, session: &SessionId, max_bytes: u64) -> Self {
         let (user, agent, _) = self.key.clone();
-        let most = Usage { bytes: max_bytes, files: self.most.files };
-        Self { key: (user, agent, Some(session.clone())), most, bearable: most, ..self.clone() }
+        let quota = Usage { bytes: max_bytes, files: self.quota.files };
+        Self { key: (user, agent, Some(session.clone())), quota, box_limit: quota, ..self.clone() }
     }
 
     /// Reserves `more` if there is room. May measure, which blocks.
-    pub(super) fn keep(&self, more: Usage) -> Result<(), Error> {
+    pub(super) fn reserve_more(&self, more: Usage) -> Result<(), Error> {
         if let Some(figure) = self.figure() {
-            if self.is_believed(&figure) && self.try_to_keep(figure.usage, more).is_ok() {
+            if self.is_believed(&figure) && self.try_reserve(figure.usage, more).is_ok() {
                 return Ok(());
             }
-            if figure.is_settled() && figure.begun.elapsed() < figure.rest() {
-                return self.try_to_keep(figure.usage, more);
+            if figure.is_settled() && figure.begun.elapsed() < figure.pause() {
+                return self.try_reserve(figure.usage, more);
             }
         }
-        let usage = self.measure(self.most.files)?.usage;
-        self.try_to_keep(usage, more)
+        let usage = self.measure(self.quota.files)?.usage;
+        self.try_reserve(usage, more)
     }
 
     /// Checks and reserves in one step under the lock.
-    fn try_to_keep(&self, usage: Usage, more: Usage) -> Result<(), Error> {
-        let mut known = self.quotas.lock();
+    fn try_reserve(&self, usage: Usage, more: Usage) -> Result<(), Error> {
+        let mut known = self.quotas.known.lock();
         // The figure may have grown since.
         let usage = known.figures.get(&self.key).map_or(usage, |figure| figure.usage);
-        let coming = known.coming.get(&self.key).copied().unwrap_or_default();
-        let taken = usage.plus(coming);
-        if !taken.has_room(more, self.most) {
+        let reserved = known.reserved.get(&self.key).copied().unwrap_or_default();
+        let taken = usage.plus(reserved);
+        if !taken.has_room(more, self.quota) {
             return Err(self.refusal(taken, more));
         }
-        known.coming.insert(self.key.clone(), coming.plus(more));
+        known.reserved.insert(self.key.clone(), reserved.plus(more));
         Ok(())
     }
 
     /// Releases a reservation.
-    pub(super) fn release(&self, kept: Usage) {
-        let mut known = self.quotas.lock();
-        if let Some(coming) = known.coming.get_mut(&self.key) {
-            *coming = coming.minus(kept);
-            if *coming == Usage::default() {
-                known.coming.remove(&self.key);
+    pub(super) fn release(&self, amount: Usage) {
+        let mut known = self.quotas.known.lock();
+        if let Some(reserved) = known.reserved.get_mut(&self.key) {
+            *reserved = reserved.minus(amount);
+            if *reserved == Usage::default() {
+                known.reserved.remove(&self.key);
             }
         }
     }
@@ -162,29 +165,29 @@ impl Disk {
     pub(crate) fn for_box(&self) -> Result<Self, Error> {
         if let Some(figure) = self.figure()
             && self.is_believed(&figure)
-            && figure.usage.fits(self.most)
+            && figure.usage.fits(self.quota)
         {
             return Ok(self.clone());
         }
-        let counted = self.most.files.saturating_mul(NAMES_COUNTED);
+        let counted = self.quota.files.saturating_mul(MAX_COUNTED_FACTOR);
         let figure = self.measure(counted)?;
-        if figure.usage.fits(self.most) {
+        if figure.usage.fits(self.quota) {
             return Ok(self.clone());
         }
         let from = figure.full_from.unwrap_or(figure.usage);
-        if figure.usage.files > counted || !figure.usage.fits(from.plus(self.most)) {
+        if figure.usage.files > counted || !figure.usage.fits(from.plus(self.quota)) {
             return Err(self.refusal(figure.usage, Usage::default()));
         }
-        if let Some(known) = self.quotas.lock().figures.get_mut(&self.key) {
+        if let Some(known) = self.quotas.known.lock().figures.get_mut(&self.key) {
             known.full_from = Some(from);
         }
-        Ok(Self { bearable: self.most.or_more(figure.usage.plus(LEEWAY)), ..self.clone() })
+        Ok(Self { box_limit: self.quota.or_more(figure.usage.plus(CLEANUP_ALLOWANCE)), ..self.clone() })
     }
 
     /// True if a running box may continue, given the limit of the first box that was admitted into
     /// the full workspace.
-    pub(super) fn bears(&self, figure: &Figure) -> bool {
-        let full = figure.full_from.map_or(self.most, |from| self.most.or_more(from.plus(LEEWAY)));
+    pub(super) fn allows(&self, figure: &Figure) -> bool {
+        let full = figure.full_from.map_or(self.quota, |from| self.quota.or_more(from.plus(CLEANUP_ALLOWANCE)));
         figure.usage.fits(full)
     }
 
@@ -202,21 +205,21 @@ impl Disk {
         self.change(|_| {});
     }
 
-    /// Measures the workspace and stops counting at `files_most` files. Blocks.
-    pub(super) fn measure(&self, files_most: u64) -> Result<Figure, Error> {
+    /// Measures the workspace and stops counting at `max_files` files. Blocks.
+    pub(super) fn measure(&self, max_files: u64) -> Result<Figure, Error> {
         let (begun, changes) = (Instant::now(), self.figure().map_or(0, |figure| figure.changes));
         let free_bytes = self.workspace.free_bytes()?;
         let usage = match &self.key.2 {
-            None => self.workspace.measure(files_most)?.plus(self.quotas.recorded(&self.key.0, &self.key.1)),
-            Some(session) => self.workspace.measure_session(session, files_most)?,
+            None => self.workspace.measure(max_files)?.plus(self.quotas.recorded(&self.key.0, &self.key.1)),
+            Some(session) => self.workspace.measure_session(session, max_files)?,
         };
-        let (took, next, full_from) = (begun.elapsed(), Next::Open, None);
+        let (took, next, full_from) = (begun.elapsed(), Next::NotScheduled, None);
         let mut figure = Figure { usage, free_bytes, begun, took, changes, measured_changes: changes, next, full_from };
-        let mut known = self.quotas.lock();
+        let mut known = self.quotas.known.lock();
         let figures = &mut known.figures;
         if let Some(known) = figures.get(&self.key) {
             (figure.changes, figure.next) = (known.changes, known.next);
-            figure.full_from = known.full_from.filter(|_| !usage.fits(self.most));
+            figure.full_from = known.full_from.filter(|_| !usage.fits(self.quota));
         } else if figures.len() >= MAX_KNOWN {
             let oldest = figures.iter().min_by_key(|(_, figure)| figure.begun).map(|(key, _)| key.clone());
             oldest.and_then(|key| figures.remove(&key));
@@ -226,50 +229,50 @@ impl Disk {
     }
 
     pub(super) fn figure(&self) -> Option<Figure> {
-        self.quotas.lock().figures.get(&self.key).copied()
+        self.quotas.known.lock().figures.get(&self.key).copied()
     }
 
     pub(super) fn is_doubtful(&self, figure: &Figure) -> bool {
-        self.workspace.free_bytes().is_ok_and(|free| figure.is_doubtful(free, self.bearable))
+        self.workspace.free_bytes().is_ok_and(|free| figure.is_doubtful(free, self.box_limit))
     }
 
     /// Plans the next measurement and returns the delay, unless one is planned already.
-    pub(super) fn plan(&self) -> Option<Duration> {
-        let mut known = self.quotas.lock();
+    pub(super) fn schedule(&self) -> Option<Duration> {
+        let mut known = self.quotas.known.lock();
         let figure = known.figures.get_mut(&self.key)?;
         figure.changes += 1;
-        let is_first = std::mem::replace(&mut figure.next, Next::Planned) == Next::Open;
-        is_first.then(|| figure.rest())
+        let is_first = std::mem::replace(&mut figure.next, Next::Scheduled) == Next::NotScheduled;
+        is_first.then(|| figure.pause())
     }
 
-    pub(super) fn unplan(&self) {
-        if let Some(figure) = self.quotas.lock().figures.get_mut(&self.key) {
-            figure.next = Next::Open;
+    pub(super) fn unschedule(&self) {
+        if let Some(figure) = self.quotas.known.lock().figures.get_mut(&self.key) {
+            figure.next = Next::NotScheduled;
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut Figure)) {
         // An unknown workspace needs no correction: it is measured when its figure is needed.
-        if let Some(figure) = self.quotas.lock().figures.get_mut(&self.key) {
+        if let Some(figure) = self.quotas.known.lock().figures.get_mut(&self.key) {
             figure.changes += 1;
             change(figure);
         }
     }
 
-    pub(super) fn words(&self, usage: Usage, more: Usage) -> String {
-        let place = if self.key.2.is_some() { QuotaScope::Session } else { QuotaScope::Workspace };
-        words(place, usage, more, self.most)
+    pub(super) fn message(&self, usage: Usage, more: Usage) -> String {
+        let scope = if self.key.2.is_some() { QuotaScope::Session } else { QuotaScope::Workspace };
+        full_message(scope, usage, more, self.quota)
     }
 
     fn refusal(&self, usage: Usage, more: Usage) -> Error {
-        Error::DiskQuota { message: self.words(usage, more) }
+        Error::DiskQuota { message: self.message(usage, more) }
     }
 }
 
 impl Quotas {
     /// Sets the bytes of a workspace's commands on record.
     pub(crate) fn set_recorded(&self, user: &UserId, agent: &AgentId, bytes: u64) {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let before = known.recorded.insert((user.clone(), agent.clone()), bytes).unwrap_or_default();
         if let Some(figure) = known.figures.get_mut(&(user.clone(), agent.clone(), None)) {
             figure.usage.bytes = figure.usage.bytes.saturating_add(bytes).saturating_sub(before);
@@ -277,13 +280,13 @@ impl Quotas {
     }
 
     fn recorded(&self, user: &UserId, agent: &AgentId) -> Usage {
-        let recorded = self.lock().recorded.get(&(user.clone(), agent.clone())).copied();
+        let recorded = self.known.lock().recorded.get(&(user.clone(), agent.clone())).copied();
         Usage { bytes: recorded.unwrap_or_default(), files: 0 }
     }
 
     /// Usage: files as last measured plus commands on record.
     fn used(&self, user: &UserId, agent: &AgentId) -> Usage {
-        let figure = self.lock().figures.get(&(user.clone(), agent.clone(), None)).map(|figure| figure.usage);
+        let figure = self.known.lock().figures.get(&(user.clone(), agent.clone(), None)).map(|figure| figure.usage);
         figure.unwrap_or_else(|| self.recorded(user, agent))
     }
 
@@ -293,39 +296,82 @@ impl Quotas {
         user: &UserId,
         agent: &AgentId,
         size: u64,
-        most: Usage,
+        quota: Usage,
     ) -> Result<(), Error> {
         let (used, more) = (self.used(user, agent), Usage { bytes: size, files: 0 });
-        if used.plus(more).bytes <= most.bytes {
+        if used.plus(more).bytes <= quota.bytes {
             return Ok(());
         }
         let message = format!(
             "{} Commands over 4 KiB stay on record and count; retention.execs_days removes them.",
-            words(QuotaScope::Workspace, used, more, most)
+            full_message(QuotaScope::Workspace, used, more, quota)
         );
         Err(Error::DiskQuota { message })
     }
 
     /// Marks all figures as changed.
     pub(crate) fn shrink_all(&self) {
-        self.lock().figures.values_mut().for_each(|figure| figure.changes += 1);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
+        self.known.lock().figures.values_mut().for_each(|figure| figure.changes += 1);
     }
 }
 
-/// What a quota applies to.
+/// A reservation, released when dropped.
+#[derive(Debug)]
+pub(crate) struct DiskReservation {
+    disk: Disk,
+    amount: Usage,
+}
+
+impl Disk {
+    /// Reserves room for `more`. May measure the workspace, which blocks.
+    pub(crate) fn reserve(&self, more: Usage) -> Result<DiskReservation, Error> {
+        let mut room = DiskReservation { disk: self.clone(), amount: Usage::default() };
+        room.reach(more)?;
+        Ok(room)
+    }
+
+    /// Runs `work`, which adds `more`, if there is room.
+    pub(crate) fn adding<T>(&self, more: Usage, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let room = self.reserve(more)?;
+        let done = work()?;
+        room.settle(more);
+        Ok(done)
+    }
+}
+
+impl DiskReservation {
+    /// Extends the reservation to `wanted`. After an error it is unchanged.
+    pub(crate) fn reach(&mut self, wanted: Usage) -> Result<(), Error> {
+        let more = wanted.minus(self.amount);
+        if more != Usage::default() {
+            self.disk.reserve_more(more)?;
+            self.amount = self.amount.plus(more);
+        }
+        Ok(())
+    }
+
+    /// The data is written and added `grown` to the usage.
+    pub(crate) fn settle(self, grown: Usage) {
+        self.disk.add(grown);
+    }
+}
+
+impl Drop for DiskReservation {
+    fn drop(&mut self) {
+        self.disk.release(self.amount);
+    }
+}
+
+/// The object of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum QuotaScope {
+enum QuotaScope {
     Workspace,
     Session,
 }
 
 /// The error message: usage, limit and remedy.
-pub(super) fn words(place: QuotaScope, usage: Usage, more: Usage, most: Usage) -> String {
-    let (name, setting) = match place {
+fn full_message(scope: QuotaScope, usage: Usage, more: Usage, quota: Usage) -> String {
+    let (name, setting) = match scope {
         QuotaScope::Workspace => ("workspace", "workspace.quota_mb"),
         QuotaScope::Session => ("session", "sessions.max_mb"),
     };
@@ -333,20 +379,21 @@ pub(super) fn words(place: QuotaScope, usage: Usage, more: Usage, most: Usage) -
         |needed: String| if more == Usage::default() { String::new() } else { format!(" This needs {needed} more.") };
     let wanted = usage.plus(more);
     // A request that adds no files is not refused for their number.
-    if wanted.files > most.files && (more.files > 0 || more.bytes == 0) {
-        let has = if usage.files > most.files { format!("more than {}", most.files) } else { usage.files.to_string() };
+    if wanted.files > quota.files && (more.files > 0 || more.bytes == 0) {
+        let has =
+            if usage.files > quota.files { format!("more than {}", quota.files) } else { usage.files.to_string() };
         let needs = needs(more.files.to_string());
         return format!(
             "The {name} is full: it has {has} of the {} files and directories that it may have.{needs} Delete what is \
              not needed, or have an operator raise workspace.quota_files.",
-            most.files
+            quota.files
         );
     }
     format!(
         "The {name} is full: it takes {} of the {} that it may take.{} Delete what is not needed, or have an operator \
          raise {setting}.",
         amount(usage.bytes),
-        amount(most.bytes),
+        amount(quota.bytes),
         needs(amount(more.bytes)),
     )
 }

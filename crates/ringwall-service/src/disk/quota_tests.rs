@@ -1,9 +1,9 @@
-//! Figures against real directories: what is believed, what is looked at again, and what is said.
+//! Quotas against real directories: which figures are used, when they are measured again, messages.
 
 use super::*;
 use ringwall_workspace::{Owner, Workspaces};
 
-const MAX_COUNT: Usage = Usage { bytes: 100 * MIB, files: 50 };
+const QUOTA: Usage = Usage { bytes: 100 * MIB, files: 50 };
 
 struct Fixture {
     directory: tempfile::TempDir,
@@ -22,7 +22,7 @@ impl Fixture {
         let workspace = self.workspaces.workspace(&"u".parse().unwrap(), &agent.parse().unwrap(), Owner::server());
         let workspace = workspace.unwrap();
         workspace.tree().unwrap();
-        Disk::of_workspace(&self.quotas, &"u".parse().unwrap(), &agent.parse().unwrap(), &workspace, MAX_COUNT)
+        Disk::of_workspace(&self.quotas, &"u".parse().unwrap(), &agent.parse().unwrap(), &workspace, QUOTA)
     }
 
     fn write(&self, name: &str, size: u64) {
@@ -47,8 +47,8 @@ fn added_bytes_count_at_once_and_refusal_measures_again() {
     let disk = fixture.disk("a");
     let half = Usage { bytes: 60 * MIB, files: 1 };
     disk.adding(half, || Ok(())).unwrap();
-    assert_eq!(disk.figure().unwrap().usage, half, "what was said to be written");
-    // By the figure there is no room. It is not fresh, so it is looked, and there is: nothing was written.
+    assert_eq!(disk.figure().unwrap().usage, half, "the reported growth");
+    // The figure has no room but is stale. The new measurement finds room, because nothing was written.
     disk.reserve(half).unwrap();
     assert_eq!(disk.figure().unwrap().usage, Usage::default());
     fixture.write("large", 60 * MIB);
@@ -66,10 +66,10 @@ fn added_bytes_count_at_once_and_refusal_measures_again() {
 }
 
 #[test]
-fn names_count_too_and_the_look_stops_at_the_first_that_is_too_many() {
+fn file_count_above_quota_is_refused_and_counting_stops() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
-    (0..MAX_COUNT.files).for_each(|number| fixture.write(&number.to_string(), 0));
+    (0..QUOTA.files).for_each(|number| fixture.write(&number.to_string(), 0));
     let words = message(disk.reserve(Usage::of_file(1)));
     assert!(words.starts_with("The workspace is full: it has 50 of the 50 files and directories"), "{words}");
     assert!(words.contains("This needs 1 more.") && words.ends_with("raise workspace.quota_files."), "{words}");
@@ -78,21 +78,21 @@ fn names_count_too_and_the_look_stops_at_the_first_that_is_too_many() {
     let words = message(disk.reserve(Usage::of_file(1)));
     assert!(words.starts_with("The workspace is full: it has more than 50 of the 50 files"), "{words}");
     assert_eq!(disk.figure().unwrap().usage.files, 51);
-    // Whoever wants no more names is not refused for them.
+    // A request without new files is not refused for their number.
     drop(disk.reserve(Usage { bytes: 1, files: 0 }).unwrap());
 }
 
 #[test]
-fn a_figure_is_doubted_when_the_file_system_lost_more_than_there_was_left() {
+fn figure_is_doubtful_after_large_loss_of_free_space() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
-    let figure = Figure { free_bytes: 1000 * MIB, usage: half(), ..disk.measure(MAX_COUNT.files).unwrap() };
+    let figure = Figure { free_bytes: 1000 * MIB, usage: half(), ..disk.measure(QUOTA.files).unwrap() };
     for (free, expected) in [(1000, false), (2000, false), (960, false), (950, false), (949, true), (0, true)] {
-        assert_eq!(figure.is_doubtful(free * MIB, MAX_COUNT), expected, "{free}");
+        assert_eq!(figure.is_doubtful(free * MIB, QUOTA), expected, "{free}");
     }
-    // What takes more than it may has nothing left.
+    // An exceeded quota has nothing left.
     let full = Figure { usage: Usage { bytes: 500 * MIB, files: 1 }, ..figure };
-    assert!(full.is_doubtful(999 * MIB, MAX_COUNT) && !full.is_doubtful(1000 * MIB, MAX_COUNT));
+    assert!(full.is_doubtful(999 * MIB, QUOTA) && !full.is_doubtful(1000 * MIB, QUOTA));
 }
 
 fn half() -> Usage {
@@ -100,41 +100,41 @@ fn half() -> Usage {
 }
 
 #[test]
-fn looks_are_rare_where_they_take_long() {
+fn pause_grows_with_duration_of_measurement() {
     let fixture = Fixture::new();
-    let figure = fixture.disk("a").measure(MAX_COUNT.files).unwrap();
-    let took = |took| Figure { took: Duration::from_millis(took), ..figure }.rest().as_millis();
+    let figure = fixture.disk("a").measure(QUOTA.files).unwrap();
+    let took = |took| Figure { took: Duration::from_millis(took), ..figure }.pause().as_millis();
     assert_eq!([took(0), took(12), took(13), took(1000)], [250, 250, 260, 20_000]);
 }
 
 #[test]
-fn one_look_is_planned_for_many_execs_and_a_change_during_it_is_not_lost() {
+fn scheduled_measurement_is_merged_and_keeps_later_change() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
-    assert_eq!(disk.plan(), None, "what is not known is measured when it is asked for");
-    disk.measure(MAX_COUNT.files).unwrap();
-    assert!(disk.plan().is_some() && disk.plan().is_none());
+    assert_eq!(disk.schedule(), None, "an unknown workspace is measured on demand");
+    disk.measure(QUOTA.files).unwrap();
+    assert!(disk.schedule().is_some() && disk.schedule().is_none());
     assert!(!disk.figure().unwrap().is_settled());
-    disk.unplan();
-    disk.measure(MAX_COUNT.files).unwrap();
-    assert!(disk.figure().unwrap().is_settled() && disk.plan().is_some());
+    disk.unschedule();
+    disk.measure(QUOTA.files).unwrap();
+    assert!(disk.figure().unwrap().is_settled() && disk.schedule().is_some());
 }
 
 #[test]
-fn the_oldest_figures_are_forgotten() {
+fn figures_above_limit_replace_oldest() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
-    let figure = disk.measure(MAX_COUNT.files).unwrap();
+    let figure = disk.measure(QUOTA.files).unwrap();
     for number in 1..MAX_KNOWN {
         let key = ("u".parse().unwrap(), format!("n{number}").parse().unwrap(), None);
-        fixture.quotas.lock().figures.insert(key, Figure { begun: Instant::now(), ..figure });
+        fixture.quotas.known.lock().figures.insert(key, Figure { begun: Instant::now(), ..figure });
     }
     let other = fixture.disk("b");
-    other.measure(MAX_COUNT.files).unwrap();
-    assert_eq!(fixture.quotas.lock().figures.len(), MAX_KNOWN);
+    other.measure(QUOTA.files).unwrap();
+    assert_eq!(fixture.quotas.known.lock().figures.len(), MAX_KNOWN);
     assert!(disk.figure().is_none() && other.figure().is_some());
     disk.add(half());
-    assert!(disk.figure().is_none(), "nothing is known of it by a part");
+    assert!(disk.figure().is_none(), "a change alone creates no figure");
 }
 
 #[test]
@@ -146,21 +146,21 @@ fn upload_in_progress_keeps_its_reservation() {
     let second = disk.reserve(half()).unwrap();
     let words = message(first.reach(Usage { bytes: 51 * MIB, files: 1 }));
     assert!(words.contains("it takes 100.0 MiB of the 100.0 MiB") && words.contains("needs 1.0 MiB more"), "{words}");
-    // Nobody else is meant by it, and nothing at all needs no room.
+    // Other workspaces are not affected, and an empty request always succeeds.
     drop(fixture.disk("b").reserve(half()).unwrap());
     drop(disk.reserve(Usage::default()).unwrap());
     drop(second);
     first.reach(Usage { bytes: 51 * MIB, files: 1 }).unwrap();
-    // It replaced something, so there is less of it than there was room for.
+    // The upload replaced a file, so the usage grew by less than the reservation.
     first.settle(Usage { bytes: MIB, files: 0 });
     assert_eq!(disk.figure().unwrap().usage, Usage { bytes: MIB, files: 0 });
-    assert!(fixture.quotas.lock().coming.is_empty(), "what was kept is given back");
+    assert!(fixture.quotas.known.lock().reserved.is_empty(), "the reservation is released");
     assert!(disk.adding(half(), || Err::<(), _>(Error::Stopping)).is_err());
-    assert!(fixture.quotas.lock().coming.is_empty());
+    assert!(fixture.quotas.known.lock().reserved.is_empty());
     drop(disk.reserve(Usage { bytes: 100 * MIB, files: 1 }).unwrap());
 }
 
-/// Of many who want a part at the same time, as many get it as there are parts.
+/// Of eight concurrent requests for 30 % of the quota, three succeed.
 #[test]
 fn concurrent_reservations_never_exceed_quota() {
     let fixture = Fixture::new();
@@ -174,46 +174,46 @@ fn concurrent_reservations_never_exceed_quota() {
 }
 
 #[test]
-fn a_box_in_a_full_workspace_may_make_room_and_not_take_more() {
+fn box_in_full_workspace_may_free_but_not_take_space() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
-    assert_eq!(disk.for_box().unwrap().bearable, MAX_COUNT);
+    assert_eq!(disk.for_box().unwrap().box_limit, QUOTA);
     (0..700).for_each(|number| fixture.write(&number.to_string(), 0));
     fixture.write("large", 120 * MIB);
     disk.shrink();
     let words = message(disk.for_box());
-    assert!(words.contains("has more than 50 of the 50 files"), "names are counted to ten times the share: {words}");
+    assert!(words.contains("has more than 50 of the 50 files"), "files are counted up to ten times the quota: {words}");
     (0..600).for_each(|number| fixture.remove(&number.to_string()));
     disk.shrink();
     let full = disk.for_box().unwrap();
-    assert_eq!(full.most, MAX_COUNT, "the words are about the share");
-    assert_eq!(full.bearable.files, 101 + LEEWAY.files);
-    let bearable = full.bearable.bytes;
-    assert!((121 * MIB..122 * MIB).contains(&bearable), "{bearable}");
-    assert!(full.measure(MAX_COUNT.files).unwrap().usage.fits(full.bearable));
-    // Each may leave a little more than it found, but not for ever.
+    assert_eq!(full.quota, QUOTA, "messages name the quota");
+    assert_eq!(full.box_limit.files, 101 + CLEANUP_ALLOWANCE.files);
+    let box_limit = full.box_limit.bytes;
+    assert!((121 * MIB..122 * MIB).contains(&box_limit), "{box_limit}");
+    assert!(full.measure(QUOTA.files).unwrap().usage.fits(full.box_limit));
+    // Each box may leave a little more than it found, up to a limit.
     fixture.write("more", 95 * MIB);
     disk.shrink();
-    assert!(disk.for_box().unwrap().bearable.bytes >= 215 * MIB);
+    assert!(disk.for_box().unwrap().box_limit.bytes >= 215 * MIB);
     fixture.write("too much", 10 * MIB);
     disk.shrink();
     message(disk.for_box());
-    // Room that was made is a new beginning.
+    // The limit starts again after the workspace was below its quota.
     ["large", "more"].into_iter().for_each(|name| fixture.remove(name));
     (600..700).for_each(|number| fixture.remove(&number.to_string()));
     disk.shrink();
-    assert_eq!(disk.for_box().unwrap().bearable, MAX_COUNT);
+    assert_eq!(disk.for_box().unwrap().box_limit, QUOTA);
     fixture.write("large", 220 * MIB);
     disk.shrink();
-    assert!(disk.for_box().unwrap().bearable.bytes >= 230 * MIB);
+    assert!(disk.for_box().unwrap().box_limit.bytes >= 230 * MIB);
 }
 
 #[test]
-fn commands_on_record_count_as_the_workspaces_own() {
+fn recorded_commands_count_against_workspace_quota() {
     let fixture = Fixture::new();
     let disk = fixture.disk("a");
     let (user, agent) = ("u".parse().unwrap(), "a".parse().unwrap());
-    let check = |size| fixture.quotas.check_room_on_record(&user, &agent, size, MAX_COUNT);
+    let check = |size| fixture.quotas.check_room_on_record(&user, &agent, size, QUOTA);
     fixture.quotas.set_recorded(&user, &agent, 70 * MIB);
     assert!(check(20 * MIB).is_ok());
     let refused = message(check(40 * MIB));
@@ -221,14 +221,14 @@ fn commands_on_record_count_as_the_workspaces_own() {
         refused.contains("takes 70.0 MiB of the 100.0 MiB") && refused.contains("retention.execs_days"),
         "{refused}"
     );
-    // Files have the rest, and files and record together are one figure.
+    // Files and recorded commands share the quota.
     let half = Usage { bytes: 20 * MIB, files: 1 };
     disk.reserve(half).unwrap();
     fixture.write("large", 20 * MIB);
     disk.shrink();
     assert!(message(disk.reserve(Usage { bytes: 40 * MIB, files: 1 })).contains("takes 90.0 MiB"));
     assert!(message(check(20 * MIB)).contains("takes 90.0 MiB"));
-    // Retention removes commands, and the room is there again.
+    // Retention removes commands, which frees their space.
     fixture.quotas.set_recorded(&user, &agent, 0);
     assert!(check(20 * MIB).is_ok());
     assert_eq!(disk.figure().unwrap().usage.bytes, 20 * MIB);

@@ -212,7 +212,7 @@ impl Service {
                 continue;
             }
             for disk in self.session_disks(&key.session, &pooled.workspace) {
-                if let Some(message) = disk.glance().await {
+                if let Some(message) = disk.check_if_due().await {
                     pooled.end_as_full(message);
                     break;
                 }
