@@ -22,8 +22,9 @@ pub(super) struct MemberId(pub(super) u64);
 pub(super) struct Ticket(pub(super) u64);
 
 /// What to do if another request uses the box.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum OnBusy {
+    #[default]
     Wait,
     Fail,
 }

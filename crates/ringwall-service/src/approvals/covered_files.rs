@@ -43,7 +43,7 @@ pub(crate) struct Covering {
     pub(crate) files: NamedFiles,
     /// The content when the last question was asked.
     pub(crate) asked: Option<Coverage>,
-    /// How often a question was asked anew because a file had changed.
+    /// Number of questions that were repeated because a file had changed.
     pub(crate) changes: u32,
 }
 

@@ -181,7 +181,7 @@ impl Exec {
         let now = self.cover_files().await?;
         let Target::Session { approved, covering, .. } = &mut self.spec.target else { return Ok(()) };
         if let Some(path) = covering.asked.as_ref().and_then(|asked| asked.changed_in(&now)) {
-            tracing::info!(exec_id = %self.intent.exec_id, path, "a file changed after its approval; asking anew");
+            tracing::info!(exec_id = %self.intent.exec_id, path, "a file changed after its approval; a new question is opened");
             approved.clear();
         }
         Ok(())

@@ -107,7 +107,7 @@ impl Questions {
     }
 
     /// Called when another action starts: allowed hosts stay allowed, the others are asked about again.
-    pub(crate) fn begin_anew(&self) {
+    pub(crate) fn forget_refusals(&self) {
         self.lock().retain(|_, answer| matches!(answer.get(), Some(Ruling::Allowed(_))));
     }
 

@@ -51,8 +51,8 @@ impl SessionProxy {
     ) -> Self {
         let (gates, late) = (Arc::<CurrentGate>::default(), Arc::<Late>::default());
         let proxy = Proxy::new(gates.clone(), Resolver::system(), lifted.clone());
-        let (tell, over) = watch::channel(false);
-        tokio::spawn(serve(record, proxy, listener, late.clone(), gone, tell));
+        let (sender, over) = watch::channel(false);
+        tokio::spawn(serve(record, proxy, listener, late.clone(), gone, sender));
         Self { gates, late, lifted, over }
     }
 
@@ -85,7 +85,7 @@ async fn serve(
     listener: OwnedFd,
     late: Arc<Late>,
     gone: impl Future<Output = ()>,
-    tell: watch::Sender<bool>,
+    over: watch::Sender<bool>,
 ) {
     let serving = proxy.serve(listener, gone);
     tokio::pin!(serving);
@@ -106,7 +106,7 @@ async fn serve(
             break;
         }
     }
-    tell.send_replace(true);
+    over.send_replace(true);
 }
 
 impl CurrentGate {

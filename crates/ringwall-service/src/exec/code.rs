@@ -40,7 +40,7 @@ const DEFAULT_OUTPUT: u64 = 10 << 20;
 /// Number of sent files that are recorded with name and digest.
 const NOTED_FILES: usize = 100;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CodeRequest {
     pub session_id: String,
     pub user_id: Option<String>,

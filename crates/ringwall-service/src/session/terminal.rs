@@ -23,7 +23,7 @@ use crate::service::Service;
 use crate::session_ref::SessionAddress;
 
 /// Pieces of output, each at most 64 KiB, that are queued for the client.
-const PIECES: usize = 4;
+const MAX_PIECES: usize = 4;
 /// The default command. Not every image has bash.
 const SHELL: &str = "command -v bash >/dev/null && exec bash -i; exec sh -i";
 
@@ -78,7 +78,7 @@ impl Service {
         let is_default = command.is_none();
         let line = command.unwrap_or_else(|| SHELL.to_owned());
         let request = CodeRequest::in_session_box(address, line, None, None);
-        let (sender, screen) = mpsc::channel(PIECES);
+        let (sender, screen) = mpsc::channel(MAX_PIECES);
         let (offered, keys) = oneshot::channel();
         let handle = TerminalHandle { size, screen: sender, keys: Mutex::new(Some(offered)) };
         let mut spec = self.read_request(by, request, Input::Terminal(handle)).await?;
@@ -86,11 +86,13 @@ impl Service {
             spec.words = ["sh", "-c", SHELL].map(str::to_owned).to_vec();
             spec.argv = Ok(spec.words.iter().map(Into::into).collect());
         }
-        let mut asks_person = false;
-        if let Target::Code(code) = &spec.target {
-            refuse_without_terminals(spec.backend)?;
-            asks_person = code.asks_person();
+        // Local backends are not checked here: some gVisor versions have no terminals either, and
+        // starting the terminal fails then.
+        if spec.backend == Backend::AioService {
+            let why = "an external AIO service has no terminals; start a process without one".to_owned();
+            return Err(Error::BackendUnavailable { backend: spec.backend.key().to_owned(), why });
         }
+        let asks_person = matches!(&spec.target, Target::Code(code) if code.asks_person());
         let begun = self.begin_spec(spec).await?;
         let terminal = Terminal {
             running: begun.running,
@@ -154,17 +156,5 @@ impl Drop for Terminal {
         if let Some(running) = &self.running {
             running.cancel(Cancellation::HungUp);
         }
-    }
-}
-
-/// An external AIO service has no terminals. Local backends are not checked here: some gVisor
-/// versions have none either, and starting the terminal fails then.
-fn refuse_without_terminals(backend: Backend) -> Result<(), Error> {
-    match backend {
-        Backend::AioService => {
-            let why = "an external AIO service has no terminals; `processes` run without".to_owned();
-            Err(Error::BackendUnavailable { backend: backend.key().to_owned(), why })
-        }
-        Backend::Native | Backend::Docker | Backend::Gvisor | Backend::Aio => Ok(()),
     }
 }

@@ -100,7 +100,7 @@ impl BrowserGate {
     /// person is asked about them again.
     pub(crate) fn begin(self: &Arc<Self>, requester: Requester) -> CurrentAction {
         if let Reach::AsCode { questions, .. } = &self.reach {
-            questions.begin_anew();
+            questions.forget_refusals();
         }
         self.lock().refused.clear();
         self.acting.send_replace(Some(Arc::new(requester)));

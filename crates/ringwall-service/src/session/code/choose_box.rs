@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringwall_executor::docker::{DockerState, Runtime};
-use ringwall_executor::pool::OnBusy;
 use ringwall_executor::warm::WarmSpec;
 use ringwall_policy::{
     Denial, DockerImage, Isolation, Owner, PathAccess, PathControl, Request, Root, SecurityMode, SessionMounts,
@@ -17,7 +16,7 @@ use ringwall_policy::{
 use ringwall_record::SessionKey;
 use ringwall_risk::Level;
 
-use crate::boxes::{Language, WORKSPACE};
+use crate::boxes::WORKSPACE;
 use crate::error::{Error, causes};
 use crate::exec::code::{ALL_IN_ONE, CodeRequest};
 use crate::exec::spec::{Backend, image_for};
@@ -31,7 +30,7 @@ const DOCKER_STATE_TTL: Duration = Duration::from_secs(5);
 pub(crate) struct Choice {
     pub(crate) backend: Backend,
     pub(crate) image: Option<DockerImage>,
-    /// The isolation of the box. `backend` can be `Aio`, which does not tell it.
+    /// The isolation of the box; `backend` does not determine it if it is `Aio`.
     pub(crate) isolation: Isolation,
     pub(crate) denial: Option<Denial>,
 }
@@ -159,7 +158,7 @@ impl Service {
     }
 
     fn try_default_spec(&self, settings: &Settings) -> Result<Option<WarmSpec>, Error> {
-        let run = default_run();
+        let run = CodeRequest::default();
         let mounts = SessionMounts {
             work: self.inner.workspaces_path.clone(),
             owner: Owner::new(PLACEHOLDER_ID, PLACEHOLDER_ID)?,
@@ -179,22 +178,5 @@ impl Service {
             Verdict::Allow(grant) => self.inner.backends.executor.warm_spec_for(&grant),
             Verdict::Ask(_) | Verdict::Deny(_) => None,
         })
-    }
-}
-
-fn default_run() -> CodeRequest {
-    CodeRequest {
-        session_id: String::new(),
-        user_id: None,
-        agent_id: None,
-        code: String::new(),
-        language: Language::default(),
-        timeout_s: None,
-        backend: None,
-        max_memory_mb: None,
-        max_output_bytes: None,
-        files: Vec::new(),
-        context_id: None,
-        on_busy: OnBusy::Wait,
     }
 }

@@ -190,14 +190,14 @@ fn refused(sentence: &str, locale: Locale) -> String {
 fn result(reason: &Reason, locale: Locale) -> String {
     let Reason { code, message } = reason;
     // A person's own explanation is not translated.
-    let said = message.split_once(": ").map(|(_, said)| said);
+    let reason = message.split_once(": ").map(|(_, reason)| reason);
     match (locale, code.as_str()) {
         (Locale::English, DENIED_BY_PERSON | AUTO_REJECTED | APPROVAL_EXPIRED | "POLICY_DENIED" | "POLICY_CHANGED") => {
             refused(message, locale)
         }
         (Locale::English, _) => message.clone(),
-        (Locale::Chinese, DENIED_BY_PERSON) => match said {
-            Some(said) => refused(&format!("用户拒绝了确认：{said}"), locale),
+        (Locale::Chinese, DENIED_BY_PERSON) => match reason {
+            Some(reason) => refused(&format!("用户拒绝了确认：{reason}"), locale),
             None => refused("用户拒绝了确认。", locale),
         },
         (Locale::Chinese, AUTO_REJECTED) => refused("会话设置为自动拒绝高风险代码。", locale),
