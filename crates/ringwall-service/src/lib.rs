@@ -39,7 +39,9 @@ mod session;
 
 pub use crate::browser::{BrowserActionView, BrowserAnswer, BrowserBegun, BrowserRequest, BrowserView};
 pub use agent_files::{Address, Edit, Executed, Execution, Freed, SkillLayer, SkillUpload, Upload};
-pub use approvals::{AllowedHost, Announcement, Answer, ApprovalView, Following, Gone, Verdict, Watched};
+pub use approvals::{
+    AllowedHost, Announcement, Answer, ApprovalStream, ApprovalTopic, ApprovalView, StreamEnd, Verdict,
+};
 pub use auth::Auth;
 pub use auth::digest_key::{ensure_head_key, head_key};
 pub use auth::logins::{BegunLogin, HeldLogin, LOGIN_LASTS};

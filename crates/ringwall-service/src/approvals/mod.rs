@@ -17,7 +17,7 @@ mod wait;
 
 pub use answer::{Answer, Verdict};
 pub use hosts::AllowedHost;
-pub use open_approvals::{Announcement, Following, Gone, Watched};
+pub use open_approvals::{Announcement, ApprovalStream, ApprovalTopic, StreamEnd};
 pub use view::ApprovalView;
 
 pub(crate) use covered_files::{Coverage, Covering};

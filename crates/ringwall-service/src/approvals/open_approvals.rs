@@ -23,7 +23,7 @@ use crate::service::Service;
 const MAX_OPEN: usize = 2048;
 const MAX_OPEN_PER_USER: usize = 512;
 const MAX_BYTES: usize = 64 << 20;
-/// Number of announcements that a follower may lag behind. A slower one gets [`Gone::Behind`] and
+/// Number of announcements that a follower may lag behind. A slower one gets [`StreamEnd::Lagged`] and
 /// must reconnect.
 const MAX_LAG: usize = 1024;
 
@@ -60,7 +60,7 @@ pub(super) struct Open {
 
 /// Selects the questions that a follower gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Watched {
+pub enum ApprovalTopic {
     Session(String),
     Exec(ExecId),
     /// All that the follower may see: for a user, those of their agents.
@@ -69,7 +69,7 @@ pub enum Watched {
     All,
 }
 
-impl Watched {
+impl ApprovalTopic {
     /// Fails if `id` is not a valid session id.
     pub fn session(id: &str) -> Result<Self, Error> {
         id.parse::<ringwall_ids::SessionId>()?;
@@ -78,9 +78,9 @@ impl Watched {
 
     fn concerns(&self, by: &Principal, view: &ApprovalView) -> bool {
         let is_watched = match self {
-            Watched::Session(session) => view.session_id == *session,
-            Watched::Exec(exec_id) => view.exec_id == *exec_id,
-            Watched::Own | Watched::All => true,
+            ApprovalTopic::Session(session) => view.session_id == *session,
+            ApprovalTopic::Exec(exec_id) => view.exec_id == *exec_id,
+            ApprovalTopic::Own | ApprovalTopic::All => true,
         };
         is_watched && by.sees(&view.user, &view.agent)
     }
@@ -97,37 +97,37 @@ pub enum Announcement {
 
 /// Why a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum StreamEnd {
     /// The follower was too slow and missed announcements. A new stream starts with the open
     /// questions.
-    Behind,
+    Lagged,
     /// The server stops.
     Stopping,
 }
 
 /// A stream of the open questions, oldest first, followed by announcements.
 #[derive(Debug)]
-pub struct Following {
+pub struct ApprovalStream {
     by: Principal,
-    watched: Watched,
+    topic: ApprovalTopic,
     open: VecDeque<Arc<ApprovalView>>,
     news: broadcast::Receiver<News>,
 }
 
-impl Following {
+impl ApprovalStream {
     /// Waits for the next announcement. Cancel-safe.
-    pub async fn next(&mut self) -> Result<Announcement, Gone> {
+    pub async fn next(&mut self) -> Result<Announcement, StreamEnd> {
         if let Some(view) = self.open.pop_front() {
             return Ok(Announcement::Opened(view));
         }
         loop {
             let announcement = match self.news.recv().await {
                 Ok(Some(announcement)) => announcement,
-                Ok(None) | Err(RecvError::Closed) => return Err(Gone::Stopping),
-                Err(RecvError::Lagged(_)) => return Err(Gone::Behind),
+                Ok(None) | Err(RecvError::Closed) => return Err(StreamEnd::Stopping),
+                Err(RecvError::Lagged(_)) => return Err(StreamEnd::Lagged),
             };
             let (Announcement::Opened(view) | Announcement::Resolved(view)) = &announcement;
-            if self.watched.concerns(&self.by, view) {
+            if self.topic.concerns(&self.by, view) {
                 return Ok(announcement);
             }
         }
@@ -229,13 +229,13 @@ impl OpenApprovals {
     }
 
     /// Subscribes a follower: first the open questions that `by` may see, then announcements.
-    pub(super) fn follow(&self, by: &Principal, watched: Watched) -> Following {
+    pub(super) fn follow(&self, by: &Principal, topic: ApprovalTopic) -> ApprovalStream {
         let held = self.lock();
         let news = self.news.subscribe();
         let all = held.open.values().filter(|entry| entry.is_announced).map(|entry| &entry.open.view);
-        let mut open: Vec<_> = all.filter(|view| watched.concerns(by, view)).cloned().collect();
+        let mut open: Vec<_> = all.filter(|view| topic.concerns(by, view)).cloned().collect();
         open.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
-        Following { by: by.clone(), watched, open: open.into(), news }
+        ApprovalStream { by: by.clone(), topic, open: open.into(), news }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -245,17 +245,17 @@ impl OpenApprovals {
 
 impl Service {
     /// All users' questions, for the server's own components such as the webhook.
-    pub fn announcements(&self) -> Following {
-        self.inner.open_approvals.follow(&Principal::new("ringwall", Holder::Owner), Watched::All)
+    pub fn announcements(&self) -> ApprovalStream {
+        self.inner.open_approvals.follow(&Principal::new("ringwall", Holder::Owner), ApprovalTopic::All)
     }
 
     /// Fails if the server is stopping.
-    pub fn follow_approvals(&self, by: &Principal, watched: Watched) -> Result<Following, Error> {
-        if watched == Watched::All {
+    pub fn follow_approvals(&self, by: &Principal, topic: ApprovalTopic) -> Result<ApprovalStream, Error> {
+        if topic == ApprovalTopic::All {
             by.require_operator("follow the approvals of all users")?;
         }
         self.inner.registry.check_open()?;
-        Ok(self.inner.open_approvals.follow(by, watched))
+        Ok(self.inner.open_approvals.follow(by, topic))
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// The numbers of the next `count` announcements, negative for resolved questions.
-    async fn numbers(following: &mut Following, count: usize) -> Vec<i64> {
+    async fn numbers(following: &mut ApprovalStream, count: usize) -> Vec<i64> {
         let mut numbers = Vec::new();
         for _ in 0..count {
             numbers.push(match following.next().await.unwrap() {
@@ -322,7 +322,7 @@ mod tests {
         open_approvals.take(two.clone()).unwrap();
         open_approvals.announce(&one.view.id);
         // The second question is not committed yet, so it is not shown.
-        let mut following = open_approvals.follow(&owner(), Watched::All);
+        let mut following = open_approvals.follow(&owner(), ApprovalTopic::All);
         open_approvals.announce(&two.view.id);
         open_approvals.close_one(&one.view.id, Some(one.view.clone()), Decision::Expired);
         assert_eq!(numbers(&mut following, 3).await, [1, 2, -1]);
@@ -330,10 +330,10 @@ mod tests {
         // A question that was never announced is not announced as resolved.
         open_approvals.take(three.clone()).unwrap();
         open_approvals.close_one(&three.view.id, Some(three.view.clone()), Decision::Cancelled);
-        assert_eq!(numbers(&mut open_approvals.follow(&owner(), Watched::All), 1).await, [2]);
+        assert_eq!(numbers(&mut open_approvals.follow(&owner(), ApprovalTopic::All), 1).await, [2]);
         open_approvals.close(ApprovalView::clone);
         assert_eq!(numbers(&mut following, 1).await, [-2]);
-        assert_eq!(following.next().await.unwrap_err(), Gone::Stopping);
+        assert_eq!(following.next().await.unwrap_err(), StreamEnd::Stopping);
         assert!(matches!(open_approvals.take(three), Err(Error::Stopping)));
     }
 
@@ -342,9 +342,9 @@ mod tests {
         let open_approvals = OpenApprovals::default();
         let one = open(1, "u", "");
         open_approvals.take(one.clone()).unwrap();
-        let mut following = open_approvals.follow(&owner(), Watched::All);
+        let mut following = open_approvals.follow(&owner(), ApprovalTopic::All);
         (0..=MAX_LAG).for_each(|_| open_approvals.announce(&one.view.id));
-        assert_eq!(following.next().await.unwrap_err(), Gone::Behind);
+        assert_eq!(following.next().await.unwrap_err(), StreamEnd::Lagged);
     }
 
     #[tokio::test(start_paused = true)]

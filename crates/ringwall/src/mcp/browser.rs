@@ -7,7 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringwall_policy::BrowserKind;
 use ringwall_service::{
-    Announcement, ApprovalView, BrowserAnswer, BrowserBegun, BrowserRequest, Error, Gone, SessionAddress, Watched,
+    Announcement, ApprovalTopic, ApprovalView, BrowserAnswer, BrowserBegun, BrowserRequest, Error, SessionAddress,
+    StreamEnd,
 };
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject};
 use serde_json::Value;
@@ -45,8 +46,8 @@ impl Call<'_> {
 
     /// Waits until the action has ended or needs an approval from elsewhere.
     pub(super) async fn wait_for_browser(&self, begun: BrowserBegun) -> Result<CallToolResponse, Error> {
-        let watched = || Watched::Exec(begun.action_id.clone());
-        let mut following = Some(self.service.follow_approvals(&self.caller.principal, watched())?);
+        let topic = || ApprovalTopic::Exec(begun.action_id.clone());
+        let mut following = Some(self.service.follow_approvals(&self.caller.principal, topic())?);
         loop {
             let news = async {
                 match &mut following {
@@ -65,11 +66,11 @@ impl Call<'_> {
                     Ok(Announcement::Opened(view)) => view,
                     Ok(Announcement::Resolved(_)) => continue,
                     // A new subscription begins with the approvals that are open.
-                    Err(Gone::Behind) => {
-                        following = Some(self.service.follow_approvals(&self.caller.principal, watched())?);
+                    Err(StreamEnd::Lagged) => {
+                        following = Some(self.service.follow_approvals(&self.caller.principal, topic())?);
                         continue;
                     }
-                    Err(Gone::Stopping) => {
+                    Err(StreamEnd::Stopping) => {
                         following = None;
                         continue;
                     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use ringwall_service::{
-    Announcement, ApprovalId, ApprovalView, Error, Event, EventKind, ExecId, ExecView, Following, Gone, OutputPart,
-    Service, Watched,
+    Announcement, ApprovalId, ApprovalStream, ApprovalTopic, ApprovalView, Error, Event, EventKind, ExecId, ExecView,
+    OutputPart, Service, StreamEnd,
 };
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
@@ -42,7 +42,7 @@ pub(super) struct Follower<'a> {
     pub(super) caller: &'a Caller,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) exec_id: ExecId,
-    following: Option<Following>,
+    following: Option<ApprovalStream>,
     /// Set if another approval was opened while the user was asked about the first.
     has_missed_approval: bool,
     progress: Option<Progress>,
@@ -57,7 +57,7 @@ impl<'a> Follower<'a> {
         context: &'a RequestContext<RoleServer>,
         exec_id: ExecId,
     ) -> Result<Self, Error> {
-        let following = service.follow_approvals(&caller.principal, Watched::Exec(exec_id.clone()))?;
+        let following = service.follow_approvals(&caller.principal, ApprovalTopic::Exec(exec_id.clone()))?;
         let progress = match context.meta.get_progress_token() {
             Some(token) => {
                 let events: Events = Box::pin(service.events(&caller.principal, &exec_id, None).await?);
@@ -72,8 +72,8 @@ impl<'a> Follower<'a> {
     pub(super) async fn follow(&mut self) -> Result<Followed, Error> {
         // A new subscription begins with the approvals that are open.
         if std::mem::take(&mut self.has_missed_approval) && self.following.is_some() {
-            let watched = Watched::Exec(self.exec_id.clone());
-            self.following = Some(self.service.follow_approvals(&self.caller.principal, watched)?);
+            let topic = ApprovalTopic::Exec(self.exec_id.clone());
+            self.following = Some(self.service.follow_approvals(&self.caller.principal, topic)?);
         }
         let finished = self.service.finished(&self.caller.principal, &self.exec_id);
         tokio::pin!(finished);
@@ -86,11 +86,11 @@ impl<'a> Follower<'a> {
                     Ok(Announcement::Opened(view)) => return Ok(Followed::Asks(Box::new((*view).clone()))),
                     Ok(Announcement::Resolved(_)) => {}
                     // A new subscription begins with the approvals that are open.
-                    Err(Gone::Behind) => {
-                        let watched = Watched::Exec(self.exec_id.clone());
-                        self.following = Some(self.service.follow_approvals(&self.caller.principal, watched)?);
+                    Err(StreamEnd::Lagged) => {
+                        let topic = ApprovalTopic::Exec(self.exec_id.clone());
+                        self.following = Some(self.service.follow_approvals(&self.caller.principal, topic)?);
                     }
-                    Err(Gone::Stopping) => self.following = None,
+                    Err(StreamEnd::Stopping) => self.following = None,
                 },
                 () = send_progress(&mut self.progress) => {}
             }
@@ -107,12 +107,12 @@ impl<'a> Follower<'a> {
                 Ok(Announcement::Opened(_)) => self.has_missed_approval = true,
                 Ok(Announcement::Resolved(_)) => {}
                 // Announcements were missed; the next `follow` begins with the open approvals.
-                Err(Gone::Behind) => {
-                    let watched = Watched::Exec(self.exec_id.clone());
-                    self.following = self.service.follow_approvals(&self.caller.principal, watched).ok();
+                Err(StreamEnd::Lagged) => {
+                    let topic = ApprovalTopic::Exec(self.exec_id.clone());
+                    self.following = self.service.follow_approvals(&self.caller.principal, topic).ok();
                     return;
                 }
-                Err(Gone::Stopping) => self.following = None,
+                Err(StreamEnd::Stopping) => self.following = None,
             }
         }
     }
@@ -127,7 +127,7 @@ pub(super) async fn cancel(service: &Service, caller: &Caller, exec_id: &ExecId)
     }
 }
 
-async fn next_announcement(following: &mut Option<Following>) -> Result<Announcement, Gone> {
+async fn next_announcement(following: &mut Option<ApprovalStream>) -> Result<Announcement, StreamEnd> {
     match following {
         Some(following) => following.next().await,
         None => std::future::pending().await,

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
 use ringwall_policy::metadata_use;
-use ringwall_service::{Announcement, Gone, Service, Webhook};
+use ringwall_service::{Announcement, Service, StreamEnd, Webhook};
 use sha2::Sha256;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -70,9 +70,11 @@ pub(crate) async fn run(service: Service) {
             }
         };
         match gone {
-            Gone::Stopping => break,
+            StreamEnd::Stopping => break,
             // Following again starts with all open approvals.
-            Gone::Behind => tracing::warn!("missed notifications about approvals: too many at once for the webhook"),
+            StreamEnd::Lagged => {
+                tracing::warn!("missed notifications about approvals: too many at once for the webhook")
+            }
         }
     }
     // A timeout drops the tasks, which cancels the remaining deliveries.

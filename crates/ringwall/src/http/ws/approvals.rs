@@ -7,7 +7,7 @@
 use axum::extract::ws::{Message, close_code};
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use ringwall_service::{Following, Gone, HeldLogin, Origin, Principal, Watched};
+use ringwall_service::{ApprovalStream, ApprovalTopic, HeldLogin, Origin, Principal, StreamEnd};
 use serde_json::Value;
 
 use super::connection::{End, SocketConnection, SocketPermit, UpgradeResult, upgrade};
@@ -27,7 +27,7 @@ pub(crate) async fn session(
     PathParam(id): PathParam<String>,
     handshake: UpgradeResult,
 ) -> Result<Response, Problem> {
-    open(&state, principal, client, login, Watched::session(&id)?, handshake)
+    open(&state, principal, client, login, ApprovalTopic::session(&id)?, handshake)
 }
 
 #[utoipa::path(get, path = "/ws/chat/{id}", tag = "approvals", params(("id" = String, Path, description = "Session id")),
@@ -40,7 +40,7 @@ pub(crate) async fn chat(
     PathParam(id): PathParam<String>,
     handshake: UpgradeResult,
 ) -> Result<Response, Problem> {
-    open(&state, principal, client, login, Watched::session(&id)?, handshake)
+    open(&state, principal, client, login, ApprovalTopic::session(&id)?, handshake)
 }
 
 #[utoipa::path(get, path = "/ws/approvals", tag = "approvals",
@@ -52,7 +52,7 @@ pub(crate) async fn all(
     login: Option<Extension<HeldLogin>>,
     handshake: UpgradeResult,
 ) -> Result<Response, Problem> {
-    open(&state, principal, client, login, Watched::All, handshake)
+    open(&state, principal, client, login, ApprovalTopic::All, handshake)
 }
 
 #[utoipa::path(get, path = "/ws/approvals/own", tag = "approvals",
@@ -64,7 +64,7 @@ pub(crate) async fn own(
     login: Option<Extension<HeldLogin>>,
     handshake: UpgradeResult,
 ) -> Result<Response, Problem> {
-    open(&state, principal, client, login, Watched::Own, handshake)
+    open(&state, principal, client, login, ApprovalTopic::Own, handshake)
 }
 
 fn open(
@@ -72,36 +72,36 @@ fn open(
     principal: Principal,
     client: Option<Extension<ClientConnection>>,
     login: Option<Extension<HeldLogin>>,
-    watched: Watched,
+    topic: ApprovalTopic,
     handshake: UpgradeResult,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade(handshake, "GET /api/approvals?status=pending lists the open approvals")?;
     let remote = client.as_ref().map(|Extension(client)| client.remote);
     let principal = principal.through(Origin { door: "websocket", remote, client: None });
     let permit = SocketPermit::acquire(state, &principal, client, login)?;
-    let mut following = state.service.follow_approvals(&principal, watched.clone())?;
+    let mut following = state.service.follow_approvals(&principal, topic.clone())?;
     let service = state.service.clone();
     Ok(upgrade.on_upgrade(async move |socket| {
         let mut socket =
-            ApprovalSocket { watched, connection: SocketConnection::new(service, principal, permit, socket) };
+            ApprovalSocket { topic, connection: SocketConnection::new(service, principal, permit, socket) };
         let end = socket.run(&mut following).await;
         socket.connection.close(end).await;
     }))
 }
 
 struct ApprovalSocket {
-    watched: Watched,
+    topic: ApprovalTopic,
     connection: SocketConnection,
 }
 
 impl ApprovalSocket {
-    async fn run(&mut self, following: &mut Following) -> End {
+    async fn run(&mut self, following: &mut ApprovalStream) -> End {
         loop {
             let step = tokio::select! {
                 announcement = following.next() => match announcement {
                     Ok(announcement) => self.send(announcement_json(&announcement)).await,
-                    Err(Gone::Behind) => Err(End::close(close_code::AGAIN, "too many unread messages; connect again")),
-                    Err(Gone::Stopping) => Err(End::close(close_code::AWAY, "the server is stopping")),
+                    Err(StreamEnd::Lagged) => Err(End::close(close_code::AGAIN, "too many unread messages; connect again")),
+                    Err(StreamEnd::Stopping) => Err(End::close(close_code::AWAY, "the server is stopping")),
                 },
                 message = self.connection.socket.recv() => {
                     self.connection.watchdog.note_activity();
@@ -137,7 +137,7 @@ impl ApprovalSocket {
         let of_request = |error: ringwall_service::Error| Rejection::for_approval(&id, &error);
         self.connection.service.authenticate_again(&self.connection.principal).await.map_err(of_request)?;
         let approval = self.connection.service.approval(&self.connection.principal, &id).await.map_err(of_request)?;
-        if let Watched::Session(session) = &self.watched
+        if let ApprovalTopic::Session(session) = &self.topic
             && approval.session_id != *session
         {
             return Err(Rejection::unknown(&id));
