@@ -7,7 +7,7 @@ use ringwall_policy::Grant;
 use crate::error::Error;
 
 /// Docker and gVisor give these to every box, or take the privilege away as we request.
-pub(crate) const OF_EVERY_MAKER: [ProtectionName; 9] = [
+pub(crate) const OF_EVERY_BACKEND: [ProtectionName; 9] = [
     ProtectionName::MountNamespace,
     ProtectionName::PidNamespace,
     ProtectionName::NetworkNamespace,

@@ -6,7 +6,7 @@
 use ringwall_jail::report::{Protection, ProtectionName};
 
 use super::daemon::{Daemon, Runtime};
-use crate::protection::OF_EVERY_MAKER;
+use crate::protection::OF_EVERY_BACKEND;
 use crate::{counters, host};
 
 pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> {
@@ -14,7 +14,7 @@ pub(crate) fn protections(daemon: &Daemon, runtime: Runtime) -> Vec<Protection> 
         true => Protection::enforced(name),
         false => Protection::not_available(name, why),
     };
-    let mut found: Vec<_> = OF_EVERY_MAKER.map(Protection::enforced).into();
+    let mut found: Vec<_> = OF_EVERY_BACKEND.map(Protection::enforced).into();
     found.push(either(
         daemon.has_security("name=userns") || daemon.has_security("name=rootless"),
         ProtectionName::UserNamespace,

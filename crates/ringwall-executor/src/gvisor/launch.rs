@@ -193,7 +193,7 @@ fn complete(protections: &mut Vec<Protection>) {
             *protection = Protection::partial(ProtectionName::PidsLimit, why);
         }
     }
-    protections.extend(protection::OF_EVERY_MAKER.map(Protection::enforced));
+    protections.extend(protection::OF_EVERY_BACKEND.map(Protection::enforced));
     protections.retain(|known| known.name != ProtectionName::CgroupNamespace);
     let why = "gVisor's own kernel shows the box no cgroups; its process on the host has no such namespace";
     protections.push(Protection::partial(ProtectionName::CgroupNamespace, why));

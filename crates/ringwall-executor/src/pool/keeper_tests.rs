@@ -267,7 +267,7 @@ async fn idle_box_expires_and_held_box_stays() {
     let (pool, census) = pool(bounds(4, 0), 0);
     let (quiet, held) = (acquire(&pool, 0, OnBusy::Wait).await, acquire(&pool, 1, OnBusy::Wait).await);
     let held = held.expect("a box");
-    let hold = held.hold().expect("it is up");
+    let hold = held.hold().expect("a hold on a running box");
     drop((quiet, held));
     assert_eq!((pool.figures().idle, pool.figures().busy), (1, 1));
     tokio::time::sleep(Duration::from_secs(301)).await;
@@ -285,7 +285,7 @@ async fn idle_box_expires_and_held_box_stays() {
 async fn requested_warm_box_is_made_and_taken_once_unless_dead() {
     let (pool, census) = pool(bounds(4, 2), 3);
     settled().await;
-    assert_eq!(pool.figures().total, 0, "nobody has asked");
+    assert_eq!(pool.figures().total, 0, "no request came");
     assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
     assert_eq!(
@@ -293,8 +293,8 @@ async fn requested_warm_box_is_made_and_taken_once_unless_dead() {
         WarmFigures { idle: 3, warming: 0, hits: 0, misses: 1 },
         "one more after a miss"
     );
-    let warm_box = pool.take_warm_box(&Wood(0)).expect("a spare");
-    assert_eq!((pool.figures().total, pool.figures().warming), (3, 1), "what was taken is not the pool's");
+    let warm_box = pool.take_warm_box(&Wood(0)).expect("a warm box");
+    assert_eq!((pool.figures().total, pool.figures().warming), (3, 1), "a taken box has left the pool");
     drop(warm_box);
     for warm_box in pool.lock().warm_boxes.values() {
         warm_box.is_dead.send_replace(true);
@@ -304,7 +304,7 @@ async fn requested_warm_box_is_made_and_taken_once_unless_dead() {
     settled().await;
     let figures = pool.figures();
     assert_eq!((figures.idle, figures.hits, figures.misses), (4, 1, 2));
-    assert!(pool.take_warm_box(&Wood(1)).is_none(), "of another sort");
+    assert!(pool.take_warm_box(&Wood(1)).is_none(), "of another kind");
     pool.stop().await;
     assert_eq!((pool.figures().total, census.there.load(Ordering::SeqCst)), (0, 0));
     assert!(pool.take_warm_box(&Wood(0)).is_none());
@@ -325,23 +325,27 @@ async fn changed_bounds_apply_to_warm_boxes_at_once() {
     settled().await;
     assert_eq!((pool.figures().idle, pool.figures().warm_boxes.idle), (1, 0), "none is wanted");
     assert!(pool.take_warm_box(&Wood(0)).is_none());
-    assert_eq!(pool.figures().warm_boxes.misses, 1, "it is not even asked for");
+    assert_eq!(pool.figures().warm_boxes.misses, 1, "it is not counted");
     pool.set_bounds(bounds(4, 1));
     assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
     assert_eq!(pool.figures().warm_boxes.idle, 2);
     tokio::time::sleep(Duration::from_secs(299)).await;
-    assert!(pool.take_warm_box(&Wood(0)).is_some(), "it waits for as long as is said");
+    assert!(pool.take_warm_box(&Wood(0)).is_some(), "it stays until the idle timeout");
     tokio::time::sleep(Duration::from_secs(150)).await;
     settled().await;
     assert_eq!(
         (pool.figures().total, pool.figures().warm_boxes.idle),
         (1, 1),
-        "the least stays, the session's box went"
+        "the minimum stays, the session's box expired"
     );
     tokio::time::sleep(Duration::from_secs(151)).await;
     settled().await;
-    assert_eq!((pool.figures().total, census.there.load(Ordering::SeqCst)), (0, 0), "nobody has asked for so long");
+    assert_eq!(
+        (pool.figures().total, census.there.load(Ordering::SeqCst)),
+        (0, 0),
+        "the kind was not requested for the idle timeout"
+    );
 }
 
 #[tokio::test]
@@ -350,8 +354,8 @@ async fn session_evicts_warm_box() {
     assert!(pool.take_warm_box(&Wood(0)).is_none());
     settled().await;
     assert_eq!(pool.figures().warm_boxes.idle, 2);
-    let first = acquire(&pool, 0, OnBusy::Fail).await.expect("a place");
-    let second = acquire(&pool, 1, OnBusy::Fail).await.expect("a place");
+    let first = acquire(&pool, 0, OnBusy::Fail).await.expect("a slot");
+    let second = acquire(&pool, 1, OnBusy::Fail).await.expect("a slot");
     let figures = pool.figures();
     assert_eq!((figures.busy, figures.total, census.most.load(Ordering::SeqCst)), (2, 2, 2));
     assert!(pool.take_warm_box(&Wood(0)).is_none());
@@ -359,7 +363,7 @@ async fn session_evicts_warm_box() {
     drop(first);
     drop(second);
     settled().await;
-    assert_eq!(pool.figures().warm_boxes.idle, 0, "no session loses its box for a spare");
+    assert_eq!(pool.figures().warm_boxes.idle, 0, "a warm box evicts no session box");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! A model of boxes and requests beside the rules: it performs their steps and checks after each
-//! event that no box is promised twice, lost, or waited for in vain.
+//! event that no box is assigned twice or lost, and that no request waits for a free box.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -142,9 +142,9 @@ impl Model {
                 steps
             }
             Event::Take(ticket) => {
-                let demand = &mut self.requests.get_mut(&ticket).expect("a wish").1;
+                let demand = &mut self.requests.get_mut(&ticket).expect("a request").1;
                 let Request::Called(id) = *demand else { panic!("{demand:?} is taken") };
-                assert!(self.rule.take(ticket, id), "what lives and was offered can be taken");
+                assert!(self.rule.take(ticket, id), "a living box that was offered can be taken");
                 *demand = Request::Has(id);
                 Vec::new()
             }
@@ -203,9 +203,13 @@ impl Model {
                 self.asked += u64::from(are_made);
                 let there = self.boxes.values().filter(|of| **of == (Role::WarmBox(kind), Life::Up)).count();
                 let (taken, steps) = self.rule.take_warm_box(&kind, |_| true, now);
-                assert_eq!(taken.is_some(), there > 0 && are_made, "whoever finds one gets it");
+                assert_eq!(taken.is_some(), there > 0 && are_made, "a ready warm box is taken");
                 if let Some(id) = taken {
-                    assert_eq!(self.boxes.remove(&id), Some((Role::WarmBox(kind), Life::Up)), "a spare that is up");
+                    assert_eq!(
+                        self.boxes.remove(&id),
+                        Some((Role::WarmBox(kind), Life::Up)),
+                        "a warm box that is ready"
+                    );
                 }
                 steps
             }
@@ -233,7 +237,7 @@ impl Model {
             self.requests.iter().find(|(_, (_, demand))| *demand == Request::Makes(id)).map(|(ticket, _)| *ticket);
         if let (Role::Session(_), Some(maker)) = (role, maker) {
             if self.rule.has(maker, id) {
-                self.requests.get_mut(&maker).expect("a wish").1 = Request::Has(id);
+                self.requests.get_mut(&maker).expect("a request").1 = Request::Has(id);
             } else {
                 // The box was dismissed or the pool stops: the request that made it ends.
                 self.requests.remove(&maker);
@@ -256,7 +260,7 @@ impl Model {
         for step in steps {
             match step {
                 Step::Serve(ticket, Turn::Busy | Turn::Stopped) => {
-                    self.requests.remove(&ticket).expect("nobody is refused who does not wait");
+                    self.requests.remove(&ticket).expect("only waiting requests are refused");
                     self.refused += 1;
                 }
                 Step::Serve(ticket, Turn::Have(id)) => {
@@ -283,10 +287,10 @@ impl Model {
 
     /// Requests for one session are served in order.
     pub(super) fn serve(&mut self, ticket: Ticket, turn: Request) -> Key {
-        let key = self.requests.get(&ticket).expect("somebody who is there").0;
+        let key = self.requests.get(&ticket).expect("a known request").0;
         let first =
             self.requests.iter().find(|(_, demand)| **demand == (key, Request::Waits)).map(|(ticket, _)| *ticket);
-        assert_eq!(first, Some(ticket), "somebody else came first");
+        assert_eq!(first, Some(ticket), "an older request waits");
         self.requests.insert(ticket, (key, turn));
         key
     }
@@ -297,7 +301,7 @@ impl Model {
         assert!(figures.total <= figures.max, "{figures:?}");
         let counted: BTreeSet<MemberId> = self.rule.members.keys().copied().collect();
         let known: BTreeSet<MemberId> = self.boxes.keys().copied().collect();
-        assert_eq!(known, counted, "every box has one place, and every place its box");
+        assert_eq!(known, counted, "every box has one slot, and every slot its box");
         let begun = self.boxes.values().filter(|(_, life)| *life == Life::Begun).count();
         assert_eq!(figures.warming as usize, begun);
         self.check_warm_boxes(figures);
@@ -318,7 +322,7 @@ impl Model {
             }
             assert!(of.is_none_or(|(role, _)| *role == Role::Session(*key)), "a box of another session");
         }
-        assert!(users.values().all(|users| *users == 1), "two have one box");
+        assert!(users.values().all(|users| *users == 1), "two requests have one box");
         self.check_waiters(figures);
     }
 
@@ -344,7 +348,7 @@ impl Model {
         let waiting: BTreeSet<Key> = self.requests.values().filter(|of| waits(of)).map(|(key, _)| *key).collect();
         let ending = self.boxes.values().filter(|(_, life)| *life == Life::Ends).count();
         if waiting.len() > ending + figures.warm_boxes.warming as usize {
-            assert_eq!(figures.warm_boxes.idle, 0, "a session waits for a place, and a spare has one");
+            assert_eq!(figures.warm_boxes.idle, 0, "a session waits for a slot that a warm box has");
         }
     }
 
@@ -361,7 +365,7 @@ impl Model {
                         .requests
                         .values()
                         .any(|(_, demand)| *demand == Request::Called(*id) || *demand == Request::Has(*id));
-                    assert!(is_used, "it is free, and somebody waits for it");
+                    assert!(is_used, "a request waits for an idle box");
                 }
                 Some((_, Life::Begun)) => {}
                 Some((_, Life::Ends)) | None => drop(without.insert(*key)),
@@ -369,8 +373,8 @@ impl Model {
         }
         let lacking = without.len().saturating_sub(ending + figures.warm_boxes.warming as usize);
         if lacking > 0 {
-            assert_eq!(figures.total, figures.max, "there is room, and somebody waits for it");
-            assert_eq!(figures.idle, 0, "something could end for somebody who waits");
+            assert_eq!(figures.total, figures.max, "a request waits for a free slot");
+            assert_eq!(figures.idle, 0, "a request waits although a box could be evicted");
         }
     }
 
@@ -385,9 +389,12 @@ impl Model {
             match next {
                 Some(event) => self.apply(event),
                 None if !self.is_stopped => {
-                    assert!(self.requests.is_empty(), "somebody was never served: {self:?}");
+                    assert!(self.requests.is_empty(), "a request was never served: {self:?}");
                     assert!(self.rule.next_to_make(self.now).is_none_or(|(moment, _)| moment > self.now));
-                    assert!(self.rule.next_tick(self.now).is_none_or(|moment| moment > self.now), "the clock runs hot");
+                    assert!(
+                        self.rule.next_tick(self.now).is_none_or(|moment| moment > self.now),
+                        "the timer is due at once again"
+                    );
                     self.apply(Event::Stop);
                 }
                 None => break,

@@ -35,7 +35,7 @@ fn visit_all(first: Model, keys: u8, kinds: u8, most: usize) -> usize {
 fn rules_hold_for_sessions_in_every_order_of_events() {
     for (max, keys, most) in [(1, 2, 3), (2, 2, 2)] {
         let states = visit_all(Model::new(max, 0), keys, 0, most);
-        println!("{max} places, {keys} sessions, {most} at once: {states} states");
+        println!("{max} slots, {keys} sessions, {most} at once: {states} states");
         assert!(states > 500, "{states}");
     }
 }
@@ -97,13 +97,13 @@ fn full_pool_evicts_warm_box_before_longest_idle_session() {
     model.apply(Event::Made(MemberId(1)));
     let use_once = |model: &mut Model, key: Key| {
         model.apply(Event::Acquire(key, OnBusy::Fail));
-        let made = model.requests.values().find_map(|(_, demand)| match demand {
+        let made = model.requests.values().find_map(|(_, state)| match state {
             Request::Makes(id) => Some(*id),
             _ => None,
         });
         let made = made.expect("a box to make");
         model.apply(Event::Made(made));
-        let ticket = *model.requests.keys().next().expect("a wish");
+        let ticket = *model.requests.keys().next().expect("a request");
         model.apply(Event::Release(ticket));
         model.now += Duration::from_secs(1);
         made
@@ -113,16 +113,16 @@ fn full_pool_evicts_warm_box_before_longest_idle_session() {
     model.apply(Event::Acquire(2, OnBusy::Fail));
     assert_eq!(model.boxes.get(&MemberId(1)), Some(&(Role::WarmBox(0), Life::Ends)));
     model.apply(Event::Ended(MemberId(1)));
-    let third = *model.requests.keys().next().expect("a wish");
+    let third = *model.requests.keys().next().expect("a request");
     model.apply(Event::Cancel(third));
     let abandoned = *model.boxes.keys().last().expect("a box");
     model.apply(Event::Made(abandoned));
     model.apply(Event::Ended(abandoned));
-    assert_eq!(model.rule.figures().warming, 1, "there is room for a spare again");
-    model.apply(Event::Failed(*model.boxes.keys().last().expect("a spare")));
+    assert_eq!(model.rule.figures().warming, 1, "a warm box is made in the free slot");
+    model.apply(Event::Failed(*model.boxes.keys().last().expect("a warm box")));
     use_once(&mut model, 2);
     model.apply(Event::Acquire(3, OnBusy::Fail));
-    assert_eq!(model.boxes[&first].1, Life::Ends, "the session that was idle for longest");
+    assert_eq!(model.boxes[&first].1, Life::Ends, "the box of the session that was idle longest");
 }
 
 #[test]
@@ -171,13 +171,9 @@ fn kept_kind_is_made_at_start_and_refilled() {
         model.follow(steps);
         make_all(&mut model);
     }
-    assert_eq!(
-        model.rule.figures().warm_boxes.idle,
-        4,
-        "more while that was too few, and no more than there are places"
-    );
+    assert_eq!(model.rule.figures().warm_boxes.idle, 4, "more after misses, up to the maximum");
     (0..4).for_each(|_| model.apply(Event::Wait));
-    assert_eq!(make_all(&mut model), 2, "and as many as at first when it is quiet");
+    assert_eq!(make_all(&mut model), 2, "the minimum again after the idle time");
     model.apply(Event::Keep(None));
     (0..4).for_each(|_| model.apply(Event::Wait));
     assert_eq!(make_all(&mut model), 0);
