@@ -1,9 +1,9 @@
-//! Settles questions: by a person's answer, or without one because the deadline passed, the exec was
-//! cancelled, the policy or a covered file changed, or the server starts or stops.
+//! Settles questions: by a person's answer, or without one because the deadline passed, the exec
+//! was cancelled, the policy or a covered file changed, or the server starts or stops.
 //!
 //! An answer is checked (permission, deadline, unchanged question), and exactly one per question is
-//! recorded. Remembered entries are added to the list in the transaction that records the answer. If
-//! that fails, the question stays open and the approver gets the error. All of this holds the
+//! recorded. Remembered entries are added to the list in the transaction that records the answer.
+//! If that fails, the question stays open and the approver gets the error. All of this holds the
 //! question's lock, so the second of two concurrent answers finds the question closed.
 //!
 //! One task serves all deadlines on a monotonic clock and sleeps until the next one.

@@ -23,8 +23,8 @@ use crate::service::Service;
 const MAX_OPEN: usize = 2048;
 const MAX_OPEN_PER_USER: usize = 512;
 const MAX_BYTES: usize = 64 << 20;
-/// Number of announcements that a follower may lag behind. A slower one gets [`StreamEnd::Lagged`] and
-/// must reconnect.
+/// Number of announcements that a follower may lag behind. A slower one gets [`StreamEnd::Lagged`]
+/// and must reconnect.
 const MAX_LAG: usize = 1024;
 
 pub(crate) struct OpenApprovals {

@@ -1,6 +1,6 @@
-//! Opens questions, and waits for their answers. A question is recorded first and announced to approvers
-//! only after the commit. Dropping the handle that waits cancels the question in the record, so that it
-//! can no longer be answered.
+//! Opens questions, and waits for their answers. A question is recorded first and announced to
+//! approvers only after the commit. Dropping the handle that waits cancels the question in the
+//! record, so that it can no longer be answered.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The box of a browser: starts a box of its own or uses the session's box, and closes browsers that
-//! died or were idle for `browser.idle_timeout_s`.
+//! The box of a browser: starts a box of its own or uses the session's box, and closes browsers
+//! that died or were idle for `browser.idle_timeout_s`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};

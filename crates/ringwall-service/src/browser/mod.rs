@@ -7,8 +7,8 @@
 //! - `request` parses an action; `perform` runs one action from its record to its outcome.
 //! - `confirm` asks for approval of risky actions; `files` copies uploads and downloads.
 //! - `browser_box` starts the browser's box and closes idle browsers; `view` is the API's output.
-//! - `boxes/browser`: `slots` limits the number of browsers, `instance` is a running browser, `stop`
-//!   cancels actions.
+//! - `boxes/browser`: `slots` limits the number of browsers, `instance` is a running browser,
+//!   `stop` cancels actions.
 
 mod browser_box;
 mod confirm;

@@ -67,8 +67,8 @@ pub(crate) struct Requester {
 /// One answer for all connections that wait for it.
 type SharedAnswer = Arc<OnceCell<Ruling>>;
 
-/// Asks a person about a host and waits for the answer. Must hold no strong reference to the server:
-/// the gate of a box that outlives its exec can outlive the server.
+/// Asks a person about a host and waits for the answer. Must hold no strong reference to the
+/// server: the gate of a box that outlives its exec can outlive the server.
 type AskPerson = Box<dyn Fn(Requester, NetHost, u16) -> BoxFuture<'static, Ruling> + Send + Sync>;
 
 /// The questions of one exec or browser action. Each host is asked about once, and the answer holds
@@ -106,7 +106,8 @@ impl Questions {
         answer.get_or_init(|| (self.ask_person)(requester.clone(), host, port)).await.clone()
     }
 
-    /// Called when another action starts: allowed hosts stay allowed, the others are asked about again.
+    /// Called when another action starts: allowed hosts stay allowed, the others are asked about
+    /// again.
     pub(crate) fn forget_refusals(&self) {
         self.lock().retain(|_, answer| matches!(answer.get(), Some(Ruling::Allowed(_))));
     }

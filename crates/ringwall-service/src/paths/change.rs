@@ -2,8 +2,9 @@
 //!
 //! Operators and owners change everything; a user changes or removes their own entries. Ringwall's
 //! own directories cannot be added, also not through a link. A sensitive path can; the response
-//! contains a warning. An operator's remembered answer applies to all users, a user's answer to that
-//! user: it never changes a global entry. A remembered path enables an existing disabled entry.
+//! contains a warning. An operator's remembered answer applies to all users, a user's answer to
+//! that user: it never changes a global entry. A remembered path enables an existing disabled
+//! entry.
 
 use std::path::{Path, PathBuf};
 
@@ -86,8 +87,8 @@ impl Service {
         Ok(NewSandboxPath { paths: self.allowed_paths(by, locale).await?.paths, warnings })
     }
 
-    /// Adds the entries that are missing, removes none, and then sets the switch. Changes nothing if
-    /// one entry is refused.
+    /// Adds the entries that are missing, removes none, and then sets the switch. Changes nothing
+    /// if one entry is refused.
     pub async fn apply_path_template(
         &self,
         by: &Principal,
@@ -231,7 +232,8 @@ impl Service {
         Ok(warnings)
     }
 
-    /// The change that remembers the paths of a question. Fails if one is refused or the list is full.
+    /// The change that remembers the paths of a question. Fails if one is refused or the list is
+    /// full.
     pub(crate) async fn remembering_paths(
         &self,
         by: &Principal,
@@ -253,8 +255,8 @@ impl Service {
         Ok(Remembering::Paths(remembered))
     }
 
-    /// Checks that this person may allow the paths, once or permanently. Ringwall's own directories can
-    /// never be allowed; a user may allow neither system roots nor directories with keys.
+    /// Checks that this person may allow the paths, once or permanently. Ringwall's own directories
+    /// can never be allowed; a user may allow neither system roots nor directories with keys.
     pub(crate) async fn check_grantable(&self, by: &Principal, paths: &[String]) -> Result<Vec<HostPath>, Error> {
         let mut checked = Vec::new();
         for text in paths {

@@ -1,8 +1,8 @@
 //! Runs a session's command: a shell line on the session's files and the allowed paths of the host.
 //!
 //! The policy decides on the paths that the line names before anything runs; a path that the parser
-//! misses is not in the box. Otherwise it is an ordinary exec. A command that fails is a result, not
-//! an error.
+//! misses is not in the box. Otherwise it is an ordinary exec. A command that fails is a result,
+//! not an error.
 
 use std::path::PathBuf;
 

@@ -108,8 +108,8 @@ pub(crate) fn read_path(text: &str) -> Result<HostPath, ringwall_policy::Error> 
     normalise(text, &WORKING_DIRECTORY, home().map(HostPath::as_str))
 }
 
-/// The path of a new entry. Refuses patterns and empty segments, which [`read_path`] accepts in rows
-/// written by hand.
+/// The path of a new entry. Refuses patterns and empty segments, which [`read_path`] accepts in
+/// rows written by hand.
 pub(super) fn read_new_path(text: &str) -> Result<NewEntry, ringwall_policy::Error> {
     normalise_entry(text, &WORKING_DIRECTORY, home().map(HostPath::as_str))
 }

@@ -1,8 +1,8 @@
 //! The paths of the host that agents may reach, and the commands that use them.
 //!
 //! `list` reads the entries and `change` edits them. `state` describes the switch. `reach` resolves
-//! names on the host for the policy. `execute` runs a session's command, `question` asks about paths
-//! that are not allowed, and `preview` shows the effect of a remembered answer.
+//! names on the host for the policy. `execute` runs a session's command, `question` asks about
+//! paths that are not allowed, and `preview` shows the effect of a remembered answer.
 
 mod change;
 mod execute;

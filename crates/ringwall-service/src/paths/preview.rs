@@ -57,8 +57,8 @@ impl Service {
     pub async fn preview_approval(&self, by: &Principal, id: &str, locale: Locale) -> Result<Preview, Error> {
         let asked = self.approval(by, id).await?;
         if asked.kind == ApprovalKind::Network {
-            // Hosts are remembered for the user whose box asked. Which commands would connect to them is
-            // unknown.
+            // Hosts are remembered for the user whose box asked. Which commands would connect to
+            // them is unknown.
             let scope = PathScope::User(asked.user).text();
             let entry = |path| PreviewedPath { path, scope: scope.clone(), warning: None };
             let entries = asked.requested_paths.into_iter().map(entry).collect();

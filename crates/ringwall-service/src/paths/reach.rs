@@ -2,9 +2,9 @@
 //! behind names, and which allowed paths exist.
 //!
 //! An entry allows the path as spelled. If it contains a link, the link's target must be allowed
-//! itself. A command that uses such a link finds the target under that name: the box mounts the real
-//! path there, so a later change of the link has no effect. The results may be stale a moment later;
-//! mounted paths are opened and compared again when the box is created.
+//! itself. A command that uses such a link finds the target under that name: the box mounts the
+//! real path there, so a later change of the link has no effect. The results may be stale a moment
+//! later; mounted paths are opened and compared again when the box is created.
 
 use std::path::{Path, PathBuf};
 

@@ -13,7 +13,8 @@ pub enum PathControl {
     On,
     Off {
         view: HostView,
-        /// True if boxes write to the host's files where Unix permissions let them: in `full`, as root.
+        /// True if boxes write to the host's files where Unix permissions let them: in `full`, as
+        /// root.
         is_writable: bool,
     },
 }

@@ -1,10 +1,10 @@
-//! Contexts: interpreters in a session box that live on between execs, so that variables and imports
-//! persist and values are returned in rich forms (HTML, PNG, JSON).
+//! Contexts: interpreters in a session box that live on between execs, so that variables and
+//! imports persist and values are returned in rich forms (HTML, PNG, JSON).
 //!
-//! A cell of code in a context runs as an exec, with exclusive use of the session box. It is presented
-//! as a `RunningBox`, whose exit future talks to the interpreter and then returns it to its context.
-//! If the exec ends first, dropping that future removes the context, which would stay busy otherwise.
-//! The interpreters and the parser of their answers are in `crate::boxes`.
+//! A cell of code in a context runs as an exec, with exclusive use of the session box. It is
+//! presented as a `RunningBox`, whose exit future talks to the interpreter and then returns it to
+//! its context. If the exec ends first, dropping that future removes the context, which would stay
+//! busy otherwise. The interpreters and the parser of their answers are in `crate::boxes`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

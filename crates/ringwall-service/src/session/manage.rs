@@ -241,7 +241,8 @@ impl Service {
         self.session_times(session).await?.ok_or_else(|| no_session(&session.session_id))
     }
 
-    /// The quotas that the session's files count against: those of the workspace and of the session.
+    /// The quotas that the session's files count against: those of the workspace and of the
+    /// session.
     pub(super) fn session_disks(&self, session: &SessionKey, workspace: &Workspace) -> [Disk; 2] {
         let disk = self.disk(&session.user_id, &session.agent_id, workspace);
         let own = self.session_disk(&disk, &session.session_id);

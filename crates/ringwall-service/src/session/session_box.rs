@@ -1,12 +1,12 @@
-//! Session boxes: an exec with the backend `aio` runs in the box of its session and finds the files and
-//! processes that earlier execs left there.
+//! Session boxes: an exec with the backend `aio` runs in the box of its session and finds the files
+//! and processes that earlier execs left there.
 //!
 //! This file gets a box from the pool or creates it, starts execs in it, pauses and resumes it, and
 //! ends it when its session's files are gone or too large.
 //!
-//! Two concurrent callers get the same box, one after the other. The box has its own grant: the most
-//! that the settings allow any code of the session. For each exec the box checks that the exec's
-//! grant fits into it.
+//! Two concurrent callers get the same box, one after the other. The box has its own grant: the
+//! most that the settings allow any code of the session. For each exec the box checks that the
+//! exec's grant fits into it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,8 +117,8 @@ impl Exec {
 }
 
 impl Service {
-    /// Exclusive use of a session box. If there is none yet, it is created under `name` with the grant
-    /// that `box_grant` returns.
+    /// Exclusive use of a session box. If there is none yet, it is created under `name` with the
+    /// grant that `box_grant` returns.
     pub(crate) async fn enter_box(
         &self,
         key: &BoxKey,
@@ -151,7 +151,8 @@ impl Service {
         Ok(())
     }
 
-    /// Fails while an approved command has exclusive use of the session: its boxes stay paused then.
+    /// Fails while an approved command has exclusive use of the session: its boxes stay paused
+    /// then.
     fn boxes_of(&self, by: &Principal, address: &SessionAddress) -> Result<(Shared, Vec<Arc<PooledBox>>), Error> {
         let session = address.resolve(by)?;
         let shared = self.inner.session_gates.try_share(&session)?;
@@ -237,7 +238,8 @@ pub(crate) fn session_box_grant(
         read_only: grant.read_only().to_vec(),
     };
     let mut layers = layers.clone();
-    // Limits of one exec do not apply to the box. Other narrowing, such as that of the network, does.
+    // Limits of one exec do not apply to the box. Other narrowing, such as that of the network,
+    // does.
     layers.narrowing.iter_mut().for_each(|layer| layer.limits.clear());
     layers.operator.limits.remove(&Field::TimeoutMs);
     (layers.system.timeout_ms, layers.ceilings.limits.timeout_ms) = (UNLIMITED, UNLIMITED);

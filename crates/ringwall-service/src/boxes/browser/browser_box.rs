@@ -72,8 +72,8 @@ impl BrowserBox {
         Ok(self.session_box().process(grant, options).await?)
     }
 
-    /// Runs a command and returns its stdout. Fails if it prints more than `max_bytes` bytes, does not
-    /// end in time or does not exit with 0.
+    /// Runs a command and returns its stdout. Fails if it prints more than `max_bytes` bytes, does
+    /// not end in time or does not exit with 0.
     pub(crate) async fn run(
         &self,
         command: &[&str],

@@ -1,5 +1,5 @@
-//! The browsers of sessions: their slots, the box and the process of each browser, and the hosts that
-//! it may reach.
+//! The browsers of sessions: their slots, the box and the process of each browser, and the hosts
+//! that it may reach.
 
 mod browser_box;
 mod fault;

@@ -324,9 +324,9 @@ impl BrowserSlot {
     }
 }
 
-/// Ends an action whose client has cancelled it or whose slot is dismissed. Only work without lasting
-/// side effects is interrupted: opening and closing a browser run to completion, so that no process
-/// or file stays.
+/// Ends an action whose client has cancelled it or whose slot is dismissed. Only work without
+/// lasting side effects is interrupted: opening and closing a browser run to completion, so that no
+/// process or file stays.
 #[derive(Debug)]
 pub(crate) struct Stop {
     slot: Arc<BrowserSlot>,

@@ -150,8 +150,8 @@ pub(super) const fn backend_of(isolation: Isolation) -> Backend {
 const PLACEHOLDER_ID: u32 = 1000;
 
 impl Service {
-    /// The kind of warm box that can serve a Python exec with these settings; `None` if none can. The
-    /// policy decides on a sample request. Nothing runs.
+    /// The kind of warm box that can serve a Python exec with these settings; `None` if none can.
+    /// The policy decides on a sample request. Nothing runs.
     pub(crate) fn default_spec(&self, settings: &Settings) -> Option<WarmSpec> {
         let spec = self.try_default_spec(settings);
         spec.inspect_err(|error| tracing::warn!(error = %causes(error), "no warm boxes are made")).ok().flatten()

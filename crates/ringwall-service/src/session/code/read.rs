@@ -1,9 +1,9 @@
-//! Turns a request to run code into an exec: validates and assesses the code, and chooses the box that
-//! the session's rules require.
+//! Turns a request to run code into an exec: validates and assesses the code, and chooses the box
+//! that the session's rules require.
 //!
-//! Code that a person has edited in an approval takes the same steps as a new exec, which refers to the
-//! original one. The original exec ends as replaced and never runs, because a recorded intent never
-//! changes. The edit is not an approval: if the edited code needs one, the server asks again.
+//! Code that a person has edited in an approval takes the same steps as a new exec, which refers to
+//! the original one. The original exec ends as replaced and never runs, because a recorded intent
+//! never changes. The edit is not an approval: if the edited code needs one, the server asks again.
 
 use std::path::PathBuf;
 use std::sync::Arc;

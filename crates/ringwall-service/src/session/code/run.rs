@@ -1,5 +1,5 @@
-//! Runs code and reports its outcome, with an error text in English or Chinese. A denial, an expired
-//! approval and a timeout are results; code that cannot be run at all is an error.
+//! Runs code and reports its outcome, with an error text in English or Chinese. A denial, an
+//! expired approval and a timeout are results; code that cannot be run at all is an error.
 
 use std::sync::Arc;
 
