@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_answer_that_was_asked_for_is_one() {
+    fn answer_with_wrong_id_or_form_is_rejected() {
         let said = r#"{"id":3,"results":[{"text/plain":"1","application/json":[ 1 ]}],"error":null}"#;
         let answer = parse(said.as_bytes(), 3).expect("an answer");
         assert_eq!((answer.results.len(), answer.raised), (1, None));
@@ -211,7 +211,7 @@ mod tests {
 
     /// Limits apply during parsing, so that a long list takes no memory.
     #[test]
-    fn no_more_is_kept_than_a_cell_may_show() {
+    fn results_beyond_the_limit_are_dropped() {
         let many = format!(r#"{{"id":3,"results":[{}],"error":null}}"#, vec!["{}"; 99].join(","));
         assert_eq!(parse(many.as_bytes(), 3).expect("an answer").results.len(), MAX_RESULTS);
         let forms: Vec<String> = (0..99).map(|number| format!(r#""{number}":[]"#)).collect();

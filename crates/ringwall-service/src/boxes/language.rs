@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_language_is_read_as_it_is_named() {
+    fn language_is_parsed_from_its_key() {
         for language in Language::ALL {
             let read: Language = serde_json::from_value(language.key().into()).expect("its own name");
             assert_eq!(read, language);
