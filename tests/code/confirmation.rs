@@ -184,7 +184,7 @@ fn changed_confirmation_mode_voids_answer() {
         .expect(200);
     assert_eq!(fixture.answer(&question, &json!({ "approved": true })).status, 409);
     let response = run.join().unwrap();
-    assert!(response["error"].as_str().unwrap().contains("its session rejects"), "{response}");
+    assert!(response["error"].as_str().unwrap().contains("the session rejects"), "{response}");
 }
 
 #[test]
