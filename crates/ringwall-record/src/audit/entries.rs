@@ -6,6 +6,7 @@
 use futures::Stream;
 use futures::stream::{self, TryStreamExt};
 use ringwall_ids::ApprovalId;
+use serde_json::json;
 
 use crate::audit::entry::{COLUMNS, Draft, Entry, Event};
 use crate::db::statement::{Statement, check_text};
@@ -69,7 +70,9 @@ impl Store {
             let next = entries.last().map(|last| last.seq + 1);
             Ok::<_, Error>(next.map(|next| (entries, (store, next))))
         });
-        pages.map_ok(|entries| stream::iter(entries.into_iter().map(|entry| Ok(entry.to_json_line())))).try_flatten()
+        pages
+            .map_ok(|entries| stream::iter(entries.into_iter().map(|entry| Ok(format!("{}\n", json!(entry))))))
+            .try_flatten()
     }
 }
 

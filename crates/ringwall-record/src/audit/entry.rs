@@ -6,7 +6,7 @@
 
 use ringwall_ids::{AgentId, UserId};
 use serde::Serialize as _;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use crate::db::driver::{BadColumn, Row};
 use crate::db::statement::{Statement, Value, check_indexed};
@@ -179,11 +179,6 @@ impl Entry {
             })
         })
     }
-
-    /// The entry as one line of JSON.
-    pub fn to_json_line(&self) -> String {
-        format!("{}\n", json!(self))
-    }
 }
 
 fn as_json<S: serde::Serializer>(detail: &str, serializer: S) -> Result<S::Ok, S::Error> {
@@ -228,6 +223,8 @@ fn to_digest(column: &'static str, bytes: Vec<u8>) -> Result<Digest, BadColumn> 
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::audit::head::HeadKey;
 
