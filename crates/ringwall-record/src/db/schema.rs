@@ -1,9 +1,9 @@
 //! Creates and upgrades the database schema.
 //!
-//! Migrations are embedded in the binary and only go forward; both databases have equal versions.
-//! sqlx stores a checksum of each file's text, comments included, and compares it at each start:
-//! never edit a released file. A database with a newer schema or another checksum is refused and
-//! left unchanged.
+//! Migrations are embedded in the binary and only go forward. SQLite and PostgreSQL have the same
+//! versions. sqlx stores a checksum of each file's text, comments included, and compares it at each
+//! start: never edit a released file. A database with a newer schema or another checksum is refused
+//! and left unchanged.
 
 use std::borrow::Cow;
 

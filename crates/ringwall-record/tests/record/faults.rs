@@ -1,4 +1,4 @@
-//! Faults of either database: locks, foreign schemas, damaged rows.
+//! Faults of either database: locks, foreign schemas, damaged rows, a closed store.
 
 use futures::future::join_all;
 use ringwall_record::{Database, Error, Scope, Store};
@@ -88,4 +88,17 @@ pub async fn concurrent_opens_migrate_new_database(db: TestDatabase) {
         assert_eq!(store.append(event(number)).await.unwrap(), number);
     }
     assert_intact(&stores[0]).await;
+}
+
+pub async fn closed_store_refuses_calls(db: TestDatabase) {
+    let store = db.open().await;
+    let clone = store.clone();
+    clone.append(event(1)).await.unwrap();
+    store.health().await.unwrap();
+    let (waiting, ()) = tokio::join!(clone.append(event(2)), store.close());
+    let waiting = waiting.is_ok();
+    assert!(matches!(clone.append(event(3)).await, Err(Error::Closed)));
+    assert!(matches!(clone.health().await, Err(Error::Closed)));
+    let store = db.open().await;
+    assert_eq!(store.audit_head().await.unwrap().seq, if waiting { 2 } else { 1 });
 }

@@ -32,14 +32,15 @@ mod networks;
 mod outcomes;
 mod paths;
 mod postgres_faults;
-mod rest;
 mod retention;
 mod samples;
 mod sessions;
+mod settings_and_uids;
 mod sqlite_faults;
 mod tampered_heads;
 mod tampered_rows;
 mod tampering;
+mod tokens;
 mod usage;
 
 type Run = fn(TestDatabase) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -97,10 +98,12 @@ const ON_BOTH: &[(&str, Run)] = tests! {
         invalid_rules_are_refused
     }
     retention::{ newest_entries_are_kept, entries_since_a_time_are_kept, broken_chain_is_not_pruned, ended_execs_are_removed }
-    rest::{
+    tokens::{
         token_is_found_by_hash, tokens_are_listed_and_revoked, last_valid_owner_token_is_kept,
-        concurrent_revocations_leave_one_owner_token, settings_based_on_stale_version_are_refused, host_uid_of_agent_is_permanent,
-        exhausted_uid_range_is_reported, closed_store_refuses_calls,
+        concurrent_revocations_leave_one_owner_token,
+    }
+    settings_and_uids::{
+        settings_based_on_stale_version_are_refused, host_uid_of_agent_is_permanent, exhausted_uid_range_is_reported,
     }
     approvals::{
         first_answer_stays, approval_round_trips, pending_approvals_expire,
@@ -108,7 +111,7 @@ const ON_BOTH: &[(&str, Run)] = tests! {
         answer_and_remembered_paths_are_one_transaction, remembered_paths_are_enabled,
     }
     faults::{ lock_held_too_long_is_busy, newer_schema_is_refused, altered_schema_is_refused,
-        corrupt_row_is_named, concurrent_opens_migrate_new_database }
+        corrupt_row_is_named, concurrent_opens_migrate_new_database, closed_store_refuses_calls }
     crash::{ acknowledged_writes_survive_kill }
     usage::{ large_commands_and_code_count_until_retention_removes_them }
     laws::{ any_interleaving_keeps_chain_intact }

@@ -4,8 +4,8 @@
 use ringwall_record::{AuditFilter, Error, Finding, Limit, Link, Note, Scope, Signature, Store};
 
 use crate::database::{TestDatabase, assert_intact, verify};
-use crate::rest::{token, token_id};
 use crate::samples::{at, event};
+use crate::tokens::{token, token_id};
 
 const CUT: &str = "DELETE FROM audit WHERE seq > 3";
 const SET_HEAD_BACK: &str = "UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)";

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::approvals::{answer, approval_id, question};
 use crate::database::{TestDatabase, assert_intact, verify};
-use crate::rest::{token, token_id};
 use crate::samples::{at, event, exec_id, queued};
+use crate::tokens::{token, token_id};
 
 /// Checks that the record is intact, executes the change, and returns the findings.
 async fn findings_after(db: &TestDatabase, store: &Store, change: &str) -> Vec<Finding> {
