@@ -10,11 +10,10 @@ use std::collections::HashMap;
 use serde_json::json;
 
 use crate::audit::entry::{COLUMNS, Draft, Entry, Event};
-use crate::db::driver::{Row, Snapshot};
+use crate::db::driver::{BadColumn, Row, Snapshot};
 use crate::db::statement::{Statement, Value};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::exec::columns::Kind;
 use crate::timestamp::Timestamp;
 use crate::writer::ledger::Ledger;
 
@@ -27,7 +26,7 @@ pub(crate) struct Table {
     pub(crate) name: &'static str,
     /// Columns that are also in `columns`, in the order in which pages are read.
     key: &'static [&'static str],
-    columns: &'static [(&'static str, Kind)],
+    columns: &'static [&'static str],
     /// The action of a `*.restated` entry. Absent if rows need no entry after retention removed it.
     restated: Option<&'static str>,
 }
@@ -36,16 +35,16 @@ pub(crate) const TOKENS: Table = Table {
     name: "tokens",
     key: &["id"],
     columns: &[
-        ("id", Kind::Text),
-        ("hash", Kind::Bytes),
-        ("role", Kind::Text),
-        ("user_id", Kind::Text),
-        ("agent_id", Kind::Text),
-        ("label", Kind::Text),
-        ("created_at", Kind::Integer),
-        ("created_by", Kind::Text),
-        ("expires_at", Kind::Integer),
-        ("revoked_at", Kind::Integer),
+        "id",
+        "hash",
+        "role",
+        "user_id",
+        "agent_id",
+        "label",
+        "created_at",
+        "created_by",
+        "expires_at",
+        "revoked_at",
     ],
     restated: Some("token.restated"),
 };
@@ -53,12 +52,7 @@ pub(crate) const TOKENS: Table = Table {
 pub(crate) const SETTINGS: Table = Table {
     name: "settings",
     key: &["version"],
-    columns: &[
-        ("version", Kind::Integer),
-        ("document", Kind::Text),
-        ("saved_at", Kind::Integer),
-        ("saved_by", Kind::Text),
-    ],
+    columns: &["version", "document", "saved_at", "saved_by"],
     restated: Some("settings.restated"),
 };
 
@@ -66,17 +60,17 @@ pub(crate) const SESSIONS: Table = Table {
     name: "sessions",
     key: &["user_id", "agent_id", "session_id"],
     columns: &[
-        ("user_id", Kind::Text),
-        ("agent_id", Kind::Text),
-        ("session_id", Kind::Text),
-        ("confirmation", Kind::Text),
-        ("callback_url", Kind::Text),
-        ("security_mode", Kind::Text),
-        ("user_confirmation", Kind::Text),
-        ("user_security_mode", Kind::Text),
-        ("ended", Kind::Integer),
-        ("changed_at", Kind::Integer),
-        ("changed_by", Kind::Text),
+        "user_id",
+        "agent_id",
+        "session_id",
+        "confirmation",
+        "callback_url",
+        "security_mode",
+        "user_confirmation",
+        "user_security_mode",
+        "ended",
+        "changed_at",
+        "changed_by",
     ],
     restated: Some("session.restated"),
 };
@@ -84,20 +78,14 @@ pub(crate) const SESSIONS: Table = Table {
 pub(crate) const NET_HOSTS: Table = Table {
     name: "net_hosts",
     key: &["id"],
-    columns: &[
-        ("id", Kind::Integer),
-        ("user_id", Kind::Text),
-        ("entry", Kind::Text),
-        ("created_at", Kind::Integer),
-        ("created_by", Kind::Text),
-    ],
+    columns: &["id", "user_id", "entry", "created_at", "created_by"],
     restated: Some("net.host.restated"),
 };
 
 pub(crate) const IDENTITIES: Table = Table {
     name: "identities",
     key: &["uid"],
-    columns: &[("user_id", Kind::Text), ("agent_id", Kind::Text), ("uid", Kind::Integer)],
+    columns: &["user_id", "agent_id", "uid"],
     restated: Some("identity.restated"),
 };
 
@@ -105,15 +93,7 @@ pub(crate) const IDENTITIES: Table = Table {
 pub(crate) const SANDBOX_PATHS: Table = Table {
     name: "sandbox_paths",
     key: &["id"],
-    columns: &[
-        ("id", Kind::Integer),
-        ("path", Kind::Text),
-        ("description", Kind::Text),
-        ("enabled", Kind::Integer),
-        ("scope", Kind::Text),
-        ("created_at", Kind::Integer),
-        ("created_by", Kind::Text),
-    ],
+    columns: &["id", "path", "description", "enabled", "scope", "created_at", "created_by"],
     restated: Some("sandbox.path.restated"),
 };
 
@@ -125,28 +105,28 @@ pub(crate) const APPROVAL_QUESTIONS: Table =
 pub(crate) const APPROVALS: Table =
     Table { name: "approvals", key: &["id"], columns: &APPROVAL_COLUMNS, restated: None };
 
-const APPROVAL_COLUMNS: [(&str, Kind); 21] = [
-    ("id", Kind::Text),
-    ("kind", Kind::Text),
-    ("exec_id", Kind::Text),
-    ("user_id", Kind::Text),
-    ("agent_id", Kind::Text),
-    ("session_id", Kind::Text),
-    ("command", Kind::Text),
-    ("code", Kind::Text),
-    ("requested_paths", Kind::Text),
-    ("blocked_paths", Kind::Text),
-    ("risk_level", Kind::Text),
-    ("patterns", Kind::Text),
-    ("digest", Kind::Bytes),
-    ("asked_by", Kind::Text),
-    ("created_at", Kind::Integer),
-    ("expires_at", Kind::Integer),
-    ("files", Kind::Text),
-    ("status", Kind::Text),
-    ("answered_at", Kind::Integer),
-    ("answered_by", Kind::Text),
-    ("reason", Kind::Text),
+const APPROVAL_COLUMNS: [&str; 21] = [
+    "id",
+    "kind",
+    "exec_id",
+    "user_id",
+    "agent_id",
+    "session_id",
+    "command",
+    "code",
+    "requested_paths",
+    "blocked_paths",
+    "risk_level",
+    "patterns",
+    "digest",
+    "asked_by",
+    "created_at",
+    "expires_at",
+    "files",
+    "status",
+    "answered_at",
+    "answered_by",
+    "reason",
 ];
 
 /// The tables that verification compares as a whole.
@@ -223,7 +203,7 @@ impl Table {
         key: impl IntoIterator<Item = Value>,
     ) -> Result<Option<Digest>, Error> {
         let conditions: Vec<String> = (1..).zip(self.key).map(|(index, name)| format!("{name} = ${index}")).collect();
-        let text = format!("SELECT {} FROM {} WHERE {}", self.names(), self.name, conditions.join(" AND "));
+        let text = format!("SELECT {} FROM {} WHERE {}", self.columns.join(", "), self.name, conditions.join(" AND "));
         let row = ledger.row(Statement::new("read a row for its audit entry", text).bind_all(key)).await?;
         row.map(|row| self.read(&row).map(|row| row.digest)).transpose()
     }
@@ -238,25 +218,19 @@ impl Table {
         });
         let limit = statement.placeholder(PAGE);
         statement.text =
-            format!("SELECT {} FROM {}{after} ORDER BY {keys} LIMIT {limit}", self.names(), self.name).into();
+            format!("SELECT {} FROM {}{after} ORDER BY {keys} LIMIT {limit}", self.columns.join(", "), self.name)
+                .into();
         statement
     }
 
     pub(crate) fn read(&self, row: &Row) -> Result<StoredRow, Error> {
         row.read(self.name, self.key[0], |row| {
-            let mut values = Vec::with_capacity(self.columns.len());
-            for (name, kind) in self.columns {
-                values.push(kind.read(row, name)?);
-            }
-            let position = |key: &&str| self.columns.iter().position(|(name, _)| name == key);
+            let values = self.columns.iter().map(|name| row.value(name)).collect::<Result<Vec<_>, BadColumn>>()?;
+            let position = |key: &&str| self.columns.iter().position(|name| name == key);
             let key = self.key.iter().filter_map(position).map(|index| values[index].clone()).collect();
             let domain = format!("ringwall row of {} 1", self.name);
             Ok(StoredRow { key, digest: Digest::of_fields(&domain, &values) })
         })
-    }
-
-    fn names(&self) -> String {
-        self.columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
 
     fn restatement(&self, key: &Key, digest: Digest, at: Timestamp) -> Option<Draft> {

@@ -169,6 +169,13 @@ impl Row {
         value.map_err(|source| BadColumn { column, source })
     }
 
+    /// The stored value. SQL NULL becomes a text: digests encode NULLs of all types alike.
+    pub(crate) fn value(&self, column: &'static str) -> Result<Value, BadColumn> {
+        let bytes = || self.get(column).map(Value::Bytes);
+        let integer = || self.get(column).map(Value::Integer);
+        self.get(column).map(Value::Text).or_else(|_| integer()).or_else(|_| bytes())
+    }
+
     /// Converts the row with `read`. On failure the error names the table, the row's key and the
     /// column.
     pub(crate) fn read<T>(

@@ -23,56 +23,39 @@ pub(crate) const DENIED_ACTION: &str = "exec.denied";
 pub(crate) const OUTCOME_ACTION: &str = "exec.outcome";
 pub(crate) const LOST_ACTION: &str = "exec.lost";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Integer,
-    Text,
-    Bytes,
-}
-
-impl Kind {
-    pub(crate) fn read(self, row: &Row, column: &'static str) -> Result<Value, BadColumn> {
-        Ok(match self {
-            Kind::Integer => Value::Integer(row.get(column)?),
-            Kind::Text => Value::Text(row.get(column)?),
-            Kind::Bytes => Value::Bytes(row.get(column)?),
-        })
-    }
-}
-
-const INTENT: [(&str, Kind); 19] = [
-    ("exec_id", Kind::Text),
-    ("user_id", Kind::Text),
-    ("agent_id", Kind::Text),
-    ("caller", Kind::Text),
-    ("idempotency_key", Kind::Text),
-    ("body_digest", Kind::Bytes),
-    ("project_id", Kind::Text),
-    ("task_id", Kind::Text),
-    ("conversation_id", Kind::Text),
-    ("skill_id", Kind::Text),
-    ("backend", Kind::Text),
-    ("image", Kind::Text),
-    ("cmd", Kind::Text),
-    ("args", Kind::Text),
-    ("cwd", Kind::Text),
-    ("env_keys", Kind::Text),
-    ("policy_snapshot", Kind::Text),
-    ("created_at", Kind::Integer),
-    ("artifacts_path", Kind::Text),
+const INTENT: [&str; 19] = [
+    "exec_id",
+    "user_id",
+    "agent_id",
+    "caller",
+    "idempotency_key",
+    "body_digest",
+    "project_id",
+    "task_id",
+    "conversation_id",
+    "skill_id",
+    "backend",
+    "image",
+    "cmd",
+    "args",
+    "cwd",
+    "env_keys",
+    "policy_snapshot",
+    "created_at",
+    "artifacts_path",
 ];
 
-const OUTCOME: [(&str, Kind); 10] = [
-    ("status", Kind::Text),
-    ("exit_code", Kind::Integer),
-    ("error_reason", Kind::Text),
-    ("ended_at", Kind::Integer),
-    ("duration_ms", Kind::Integer),
-    ("protections", Kind::Text),
-    ("stdout_truncated", Kind::Integer),
-    ("stderr_truncated", Kind::Integer),
-    ("cpu_ms", Kind::Integer),
-    ("max_rss_bytes", Kind::Integer),
+const OUTCOME: [&str; 10] = [
+    "status",
+    "exit_code",
+    "error_reason",
+    "ended_at",
+    "duration_ms",
+    "protections",
+    "stdout_truncated",
+    "stderr_truncated",
+    "cpu_ms",
+    "max_rss_bytes",
 ];
 
 const SUMMARY: &str = "exec_id, user_id, agent_id, project_id, task_id, conversation_id, skill_id, backend, status, \
@@ -84,19 +67,19 @@ pub(crate) static SELECT_SUMMARY: LazyLock<String> =
 /// `applied_policy` is the policy that the exec ran under, NULL if it is that of its intent.
 pub(crate) static SELECT_EXEC: LazyLock<String> = LazyLock::new(|| {
     let applied = "(SELECT snapshot FROM exec_policies WHERE exec_policies.exec_id = sandbox_execs.exec_id)";
-    let (intent, outcome) = (names(&INTENT).join(", "), names(&OUTCOME).join(", "));
+    let (intent, outcome) = (INTENT.join(", "), OUTCOME.join(", "));
     format!("SELECT seq, started_at, {intent}, {outcome}, {applied} AS applied_policy FROM sandbox_execs")
 });
 
 /// All columns of both groups, prefixed with `exec_`, for a join with the audit chain.
 pub(crate) static JOINED: LazyLock<String> = LazyLock::new(|| {
-    let renamed = INTENT.iter().chain(&OUTCOME).map(|(name, _)| format!("exec.{name} AS exec_{name}"));
+    let renamed = INTENT.iter().chain(&OUTCOME).map(|name| format!("exec.{name} AS exec_{name}"));
     renamed.collect::<Vec<_>>().join(", ")
 });
 
 /// `ON CONFLICT` has no target: the idempotency key may be used already, or the id.
 pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
-    let columns = [&["seq", "started_at"], names(&INTENT).as_slice(), names(&OUTCOME).as_slice()].concat();
+    let columns = [&["seq", "started_at"], &INTENT[..], &OUTCOME].concat();
     let placeholders: Vec<String> = (1..=columns.len()).map(|number| format!("${number}")).collect();
     let (columns, placeholders) = (columns.join(", "), placeholders.join(", "));
     format!("INSERT INTO sandbox_execs ({columns}, filed) VALUES ({placeholders}, 0) ON CONFLICT DO NOTHING")
@@ -104,15 +87,11 @@ pub(crate) static INSERT: LazyLock<String> = LazyLock::new(|| {
 
 /// Parameters: the values of the outcome, then exec id, user id and agent id.
 pub(crate) static UPDATE_OUTCOME: LazyLock<String> = LazyLock::new(|| {
-    let columns: Vec<String> = (1..).zip(names(&OUTCOME)).map(|(number, name)| format!("{name} = ${number}")).collect();
+    let columns: Vec<String> = (1..).zip(OUTCOME).map(|(number, name)| format!("{name} = ${number}")).collect();
     let [id, user, agent] = [1, 2, 3].map(|number| columns.len() + number);
     let owner = format!("exec_id = ${id} AND user_id = ${user} AND agent_id = ${agent}");
     format!("UPDATE sandbox_execs SET {} WHERE {owner} AND ended_at IS NULL", columns.join(", "))
 });
-
-fn names(columns: &[(&'static str, Kind)]) -> Vec<&'static str> {
-    columns.iter().map(|(name, _)| *name).collect()
-}
 
 /// The values of the intent's columns, in their order.
 pub(crate) fn intent_values(exec: &NewExec) -> Result<Vec<Value>, Error> {
@@ -212,9 +191,7 @@ pub(crate) fn stored_digest(action: &str, row: &Row) -> Result<Option<Digest>, B
     if row.get::<Option<String>>("exec_exec_id")?.is_none() {
         return Ok(None);
     }
-    let stored = |(name, kind): (&'static String, Kind)| kind.read(row, name);
-    let kinds = INTENT.iter().chain(&OUTCOME).map(|(_, kind)| *kind);
-    let values = JOINED_NAMES.iter().zip(kinds).map(stored).collect::<Result<Vec<_>, BadColumn>>()?;
+    let values = JOINED_NAMES.iter().map(|name| row.value(name)).collect::<Result<Vec<_>, BadColumn>>()?;
     let (intent, outcome) = values.split_at(INTENT.len());
     Ok(match action {
         INTENT_ACTION => Some(intent_digest(intent)),
@@ -225,7 +202,7 @@ pub(crate) fn stored_digest(action: &str, row: &Row) -> Result<Option<Digest>, B
 }
 
 static JOINED_NAMES: LazyLock<Vec<String>> =
-    LazyLock::new(|| INTENT.iter().chain(&OUTCOME).map(|(name, _)| format!("exec_{name}")).collect());
+    LazyLock::new(|| INTENT.iter().chain(&OUTCOME).map(|name| format!("exec_{name}")).collect());
 
 pub(crate) fn read_summary(row: &Row) -> Result<(i64, ExecSummary), Error> {
     row.read("sandbox_execs", "exec_id", |row| Ok((row.get("seq")?, summary(row)?)))
