@@ -12,133 +12,9 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-use super::routes::{ROUTES, Route};
-use super::v1;
+use super::routes::{Described, ROUTES, Route};
 use crate::http::transport::access::Access;
 use crate::http::transport::problem::{BROWSER_ROUTES, DETAIL_ROUTES, ENVELOPE_ROUTES, MESSAGE_ROUTES, is_within};
-use crate::http::{
-    handlers::{
-        approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
-        risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, tickets, tokens,
-    },
-    ws::{approvals as approval_sockets, terminals},
-};
-
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Ringwall",
-        description = "Runs the commands, code, skills and browsers of AI agents in isolated boxes."
-    ),
-    paths(
-        execs::create,
-        execs::list,
-        execs::show,
-        execs::cancel,
-        artifacts::list,
-        artifacts::download,
-        artifacts::stdout,
-        artifacts::stderr,
-        artifacts::observation,
-        events::follow,
-        networks::of_exec,
-        networks::hosts,
-        networks::forget,
-        skills::list,
-        skills::invoke,
-        v1::skills::upload_own,
-        v1::skills::upload,
-        v1::skills::list_own,
-        v1::skills::layers,
-        v1::skills::list,
-        v1::skills::delete,
-        settings::show,
-        settings::change,
-        gc::collect,
-        tokens::list,
-        tokens::create,
-        tokens::revoke,
-        approvals::list,
-        approvals::show,
-        approvals::answer,
-        approvals::preview,
-        tickets::create,
-        approval_sockets::session,
-        approval_sockets::chat,
-        approval_sockets::all,
-        approval_sockets::own,
-        mcp::post,
-        mcp::open_stream,
-        mcp::end_session,
-        risk::assess,
-        run::code,
-        browser::act,
-        browser::show,
-        contexts::list,
-        contexts::interrupt,
-        contexts::restart,
-        contexts::delete,
-        contexts::pool,
-        sessions::create,
-        sessions::list,
-        sessions::show,
-        sessions::change,
-        sessions::remove,
-        session_box::exec,
-        session_box::pause,
-        session_box::resume,
-        session_processes::begin,
-        session_processes::output,
-        session_processes::stdin,
-        session_processes::signal,
-        terminals::open,
-        session_files::list,
-        session_files::read,
-        session_files::write,
-        session_files::remove,
-        audit::list,
-        audit::verify,
-        audit::export,
-        console::home,
-        console::login,
-        console::start,
-        console::page,
-        console::asset,
-        login::log_in,
-        login::log_out,
-        login::me,
-        metrics::healthz,
-        metrics::health,
-        metrics::metrics,
-        metrics::overview,
-        v1::execute::line,
-        v1::execute::skill,
-        v1::execute::sandbox,
-        v1::files::upload,
-        v1::files::list,
-        v1::files::content,
-        v1::files::download,
-        v1::files::write,
-        v1::files::edit,
-        v1::files::delete,
-        v1::sandbox::files,
-        v1::sandbox::content,
-        v1::sandbox::edit,
-        v1::skill_files::list,
-        v1::skill_files::content,
-        v1::skill_files::edit,
-        sandbox::show,
-        sandbox::switch,
-        sandbox::add,
-        sandbox::change,
-        sandbox::remove,
-        sandbox::remove_named,
-        sandbox::execute,
-        document,
-        page,
-    )
-)]
-struct Described;
 
 /// Built once: a request needs no token, and building the document takes about a millisecond.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(describe);
@@ -182,7 +58,8 @@ fn describe() -> Value {
         let Some(operation) = document["paths"].get_mut(&path).and_then(|path| path.get_mut(&method)) else { continue };
         // utoipa takes the operation id from the handler's name, which several families share.
         let (family, verb) = (operation["tags"][0].as_str(), operation["operationId"].as_str());
-        operation["operationId"] = format!("{}_{}", family.unwrap_or_default(), verb.unwrap_or_default()).into();
+        let id = format!("{}_{}", family.unwrap_or_default(), verb.unwrap_or_default());
+        operation["operationId"] = id.replace(' ', "_").into();
         // utoipa describes `Vec<u8>` as a list of numbers.
         let mut describe_bytes = |body: &mut Value| {
             if let Some(bytes) = body.pointer_mut("/content/application~1octet-stream") {
@@ -302,10 +179,16 @@ mod tests {
             .collect();
         assert_eq!(described, routed);
         assert_eq!(routed.len(), ROUTES.len());
-        let operations =
-            document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
-        let names: BTreeSet<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
-        assert_eq!(names.len(), ROUTES.len(), "{names:?}");
+    }
+
+    /// Generators of clients turn these ids into names of functions.
+    #[test]
+    fn operation_ids_are_unique_identifiers() {
+        let ids: BTreeSet<&str> =
+            ROUTES.iter().map(|route| operation(route)["operationId"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), ROUTES.len(), "{ids:?}");
+        let form = regex::Regex::new("^[a-z][a-z0-9_]*$").unwrap();
+        assert_eq!(ids.into_iter().find(|id| !form.is_match(id)), None);
     }
 
     /// `RINGWALL_WRITE_DOCS=1 cargo test -p ringwall openapi` updates the file.

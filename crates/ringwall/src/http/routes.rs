@@ -1,5 +1,5 @@
-//! The route table: method, path, least role and handler of each route. The router is built from
-//! this table only, and a test in `openapi` compares it with the published document.
+//! The route table: method, path, least role and handler of each route. Router and OpenAPI document
+//! are built from it. A test in `openapi` compares its paths with those that the handlers describe.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{MethodRouter, delete, get, patch, post, put};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use utoipa::OpenApi;
 
 use super::{AppState, openapi, v1};
 use crate::http::transport::access::{Access, authorize};
@@ -30,119 +31,135 @@ pub(crate) struct Route {
     handler: fn() -> MethodRouter<AppState>,
 }
 
-const fn route(method: Method, path: &'static str, access: Access, handler: fn() -> MethodRouter<AppState>) -> Route {
-    Route { method, path, access, handler }
+/// Builds the route table, and the OpenAPI descriptions of its handlers.
+macro_rules! routes {
+    ($($method:ident $path:literal $access:ident => $($handler:ident)::+;)*) => {
+        pub(crate) const ROUTES: &[Route] = &[$(Route {
+            method: Method::$method,
+            path: $path,
+            access: Access::$access,
+            handler: || on(MethodFilter::$method, $($handler)::+),
+        }),*];
+
+        #[derive(OpenApi)]
+        #[openapi(
+            info(
+                title = "Ringwall",
+                description = "Runs the commands, code, skills and browsers of AI agents in isolated boxes."
+            ),
+            paths($($($handler)::+),*)
+        )]
+        pub(super) struct Described;
+    };
 }
 
-pub(crate) const ROUTES: &[Route] = &[
-    route(Method::GET, "/healthz", Access::Open, || get(metrics::healthz)),
-    route(Method::GET, "/openapi.json", Access::Open, || get(openapi::document)),
-    route(Method::GET, "/docs", Access::Open, || get(openapi::page)),
-    route(Method::GET, "/", Access::Open, || get(console::home)),
-    route(Method::GET, "/login", Access::Open, || get(console::login)),
-    route(Method::GET, "/console", Access::Open, || get(console::start)),
-    route(Method::GET, "/console/{*path}", Access::Open, || get(console::page)),
-    route(Method::GET, "/assets/{*path}", Access::Open, || get(console::asset)),
-    route(Method::POST, "/api/login", Access::Open, || post(login::log_in)),
-    route(Method::POST, "/api/logout", Access::Agent, || post(login::log_out)),
-    route(Method::GET, "/api/me", Access::Agent, || get(login::me)),
-    route(Method::GET, "/metrics", Access::Operator, || get(metrics::metrics)),
-    route(Method::GET, "/api/overview", Access::User, || get(metrics::overview)),
-    route(Method::POST, "/sandbox/execs", Access::Agent, || post(execs::create)),
-    route(Method::GET, "/sandbox/execs", Access::Agent, || get(execs::list)),
-    route(Method::GET, "/sandbox/execs/{id}", Access::Agent, || get(execs::show)),
-    route(Method::DELETE, "/sandbox/execs/{id}", Access::Agent, || delete(execs::cancel)),
-    route(Method::GET, "/sandbox/execs/{id}/artifacts", Access::Agent, || get(artifacts::list)),
-    route(Method::GET, "/sandbox/execs/{id}/artifacts/{*path}", Access::Agent, || get(artifacts::download)),
-    route(Method::GET, "/sandbox/execs/{id}/stdout", Access::Agent, || get(artifacts::stdout)),
-    route(Method::GET, "/sandbox/execs/{id}/stderr", Access::Agent, || get(artifacts::stderr)),
-    route(Method::GET, "/sandbox/execs/{id}/events", Access::Agent, || get(events::follow)),
-    route(Method::GET, "/sandbox/execs/{id}/network", Access::Agent, || get(networks::of_exec)),
-    route(Method::GET, "/sandbox/execs/{id}/observation", Access::Agent, || get(artifacts::observation)),
-    route(Method::GET, "/sandbox/health", Access::Agent, || get(metrics::health)),
-    route(Method::GET, "/skills", Access::Agent, || get(skills::list)),
-    route(Method::POST, "/skills/{id}/invoke", Access::Agent, || post(skills::invoke)),
-    route(Method::POST, "/v1/skills/{agent}/upload", Access::Agent, || post(v1::skills::upload_own)),
-    route(Method::GET, "/v1/skills/{agent}/list", Access::Agent, || get(v1::skills::list_own)),
-    route(Method::GET, "/v1/skills/{agent}/layers", Access::Agent, || get(v1::skills::layers)),
-    route(Method::DELETE, "/v1/skills/{agent}/delete", Access::Agent, || delete(v1::skills::delete)),
-    route(Method::POST, "/v1/skills/{user}/{agent}/upload", Access::Agent, || post(v1::skills::upload)),
-    route(Method::GET, "/v1/skills/{user}/{agent}/list", Access::Agent, || get(v1::skills::list)),
-    route(Method::GET, "/settings", Access::Operator, || get(settings::show)),
-    route(Method::PUT, "/settings", Access::Operator, || put(settings::change)),
-    route(Method::GET, "/api/net/hosts", Access::Agent, || get(networks::hosts)),
-    route(Method::DELETE, "/api/net/hosts/{id}", Access::User, || delete(networks::forget)),
-    route(Method::GET, "/api/sandbox", Access::Agent, || get(sandbox::show)),
-    route(Method::PUT, "/api/sandbox", Access::Operator, || put(sandbox::switch)),
-    route(Method::POST, "/api/sandbox/paths", Access::Operator, || post(sandbox::add)),
-    route(Method::DELETE, "/api/sandbox/paths", Access::User, || delete(sandbox::remove_named)),
-    route(Method::PATCH, "/api/sandbox/paths/{*key}", Access::User, || patch(sandbox::change)),
-    route(Method::DELETE, "/api/sandbox/paths/{*key}", Access::User, || delete(sandbox::remove)),
-    route(Method::POST, "/api/sandbox/execute", Access::Agent, || post(sandbox::execute)),
-    route(Method::POST, "/api/gc", Access::Operator, || post(gc::collect)),
-    route(Method::GET, "/api/tokens", Access::Operator, || get(tokens::list)),
-    route(Method::POST, "/api/tokens", Access::Operator, || post(tokens::create)),
-    route(Method::DELETE, "/api/tokens/{id}", Access::Owner, || delete(tokens::revoke)),
-    route(Method::POST, "/api/tickets", Access::Agent, || post(tickets::create)),
-    route(Method::GET, "/api/approvals", Access::Agent, || get(approvals::list)),
-    route(Method::GET, "/api/approvals/{id}", Access::Agent, || get(approvals::show)),
-    route(Method::POST, "/api/approvals/{id}", Access::User, || post(approvals::answer)),
-    route(Method::GET, "/api/approvals/{id}/preview", Access::User, || get(approvals::preview)),
-    route(Method::GET, "/ws/sessions/{id}", Access::Agent, || get(approval_sockets::session)),
-    route(Method::GET, "/ws/chat/{id}", Access::Agent, || get(approval_sockets::chat)),
-    route(Method::GET, "/ws/approvals", Access::Operator, || get(approval_sockets::all)),
-    route(Method::GET, "/ws/approvals/own", Access::User, || get(approval_sockets::own)),
-    route(Method::POST, "/mcp", Access::Agent, || post(mcp::post)),
-    route(Method::GET, "/mcp", Access::Agent, || get(mcp::open_stream)),
-    route(Method::DELETE, "/mcp", Access::Agent, || delete(mcp::end_session)),
-    route(Method::POST, "/api/risk", Access::Agent, || post(risk::assess)),
-    route(Method::POST, "/api/browser/{session_id}", Access::Agent, || post(browser::act)),
-    route(Method::GET, "/api/browser/{session_id}", Access::Agent, || get(browser::show)),
-    route(Method::POST, "/api/run", Access::Agent, || post(run::code)),
-    route(Method::POST, "/api/sessions", Access::Agent, || post(sessions::create)),
-    route(Method::GET, "/api/sessions", Access::Agent, || get(sessions::list)),
-    route(Method::GET, "/api/sessions/{id}", Access::Agent, || get(sessions::show)),
-    route(Method::PUT, "/api/sessions/{id}", Access::User, || put(sessions::change)),
-    route(Method::DELETE, "/api/sessions/{id}", Access::Agent, || delete(sessions::remove)),
-    route(Method::POST, "/api/sessions/{id}/exec", Access::Agent, || post(session_box::exec)),
-    route(Method::POST, "/api/sessions/{id}/pause", Access::Agent, || post(session_box::pause)),
-    route(Method::POST, "/api/sessions/{id}/resume", Access::Agent, || post(session_box::resume)),
-    route(Method::POST, "/api/sessions/{id}/processes", Access::Agent, || post(session_processes::begin)),
-    route(Method::GET, "/api/sessions/{id}/processes/{pid}/output", Access::Agent, || get(session_processes::output)),
-    route(Method::POST, "/api/sessions/{id}/processes/{pid}/stdin", Access::Agent, || post(session_processes::stdin)),
-    route(Method::POST, "/api/sessions/{id}/processes/{pid}/signal", Access::Agent, || post(session_processes::signal)),
-    route(Method::GET, "/api/sessions/{id}/pty", Access::Agent, || get(terminals::open)),
-    route(Method::GET, "/api/sessions/{id}/files", Access::Agent, || get(session_files::list)),
-    route(Method::GET, "/api/sessions/{id}/files/{*path}", Access::Agent, || get(session_files::read)),
-    route(Method::PUT, "/api/sessions/{id}/files/{*path}", Access::Agent, || put(session_files::write)),
-    route(Method::DELETE, "/api/sessions/{id}/files/{*path}", Access::Agent, || delete(session_files::remove)),
-    route(Method::GET, "/api/contexts/{session_id}", Access::Agent, || get(contexts::list)),
-    route(Method::POST, "/api/contexts/{session_id}/{context_id}/interrupt", Access::Agent, || {
-        post(contexts::interrupt)
-    }),
-    route(Method::POST, "/api/contexts/{session_id}/{context_id}/restart", Access::Agent, || post(contexts::restart)),
-    route(Method::DELETE, "/api/contexts/{session_id}/{context_id}", Access::Agent, || delete(contexts::delete)),
-    route(Method::GET, "/api/pool", Access::Agent, || get(contexts::pool)),
-    route(Method::GET, "/api/audit", Access::Agent, || get(audit::list)),
-    route(Method::POST, "/api/audit/verify", Access::Operator, || post(audit::verify)),
-    route(Method::GET, "/api/audit/export", Access::Operator, || get(audit::export)),
-    route(Method::POST, "/v1/{agent}/execute", Access::Agent, || post(v1::execute::line)),
-    route(Method::POST, "/v1/skills/{user}/{agent}/{skill}/execute", Access::Agent, || post(v1::execute::skill)),
-    route(Method::POST, "/v1/sandbox/{user}/{agent}/execute", Access::Agent, || post(v1::execute::sandbox)),
-    route(Method::POST, "/v1/files/{agent}/upload", Access::Agent, || post(v1::files::upload)),
-    route(Method::GET, "/v1/{agent}/files", Access::Agent, || get(v1::files::list)),
-    route(Method::GET, "/v1/{agent}/content", Access::Agent, || get(v1::files::content)),
-    route(Method::GET, "/v1/{agent}/download", Access::Agent, || get(v1::files::download)),
-    route(Method::POST, "/v1/{agent}/write", Access::Agent, || post(v1::files::write)),
-    route(Method::POST, "/v1/{agent}/edit", Access::Agent, || post(v1::files::edit)),
-    route(Method::DELETE, "/v1/{agent}/delete", Access::Agent, || delete(v1::files::delete)),
-    route(Method::GET, "/v1/sandbox/{user}/{agent}/files", Access::Agent, || get(v1::sandbox::files)),
-    route(Method::GET, "/v1/sandbox/{user}/{agent}/content", Access::Agent, || get(v1::sandbox::content)),
-    route(Method::PUT, "/v1/sandbox/{user}/{agent}/edit", Access::Agent, || put(v1::sandbox::edit)),
-    route(Method::GET, "/v1/skills/{user}/{agent}/{skill}/files", Access::Agent, || get(v1::skill_files::list)),
-    route(Method::GET, "/v1/skills/{user}/{agent}/{skill}/content", Access::Agent, || get(v1::skill_files::content)),
-    route(Method::PUT, "/v1/skills/{user}/{agent}/{skill}/edit", Access::Agent, || put(v1::skill_files::edit)),
-];
+routes! {
+    GET "/healthz" Open => metrics::healthz;
+    GET "/openapi.json" Open => openapi::document;
+    GET "/docs" Open => openapi::page;
+    GET "/" Open => console::home;
+    GET "/login" Open => console::login;
+    GET "/console" Open => console::start;
+    GET "/console/{*path}" Open => console::page;
+    GET "/assets/{*path}" Open => console::asset;
+    POST "/api/login" Open => login::log_in;
+    POST "/api/logout" Agent => login::log_out;
+    GET "/api/me" Agent => login::me;
+    GET "/metrics" Operator => metrics::metrics;
+    GET "/api/overview" User => metrics::overview;
+    POST "/sandbox/execs" Agent => execs::create;
+    GET "/sandbox/execs" Agent => execs::list;
+    GET "/sandbox/execs/{id}" Agent => execs::show;
+    DELETE "/sandbox/execs/{id}" Agent => execs::cancel;
+    GET "/sandbox/execs/{id}/artifacts" Agent => artifacts::list;
+    GET "/sandbox/execs/{id}/artifacts/{*path}" Agent => artifacts::download;
+    GET "/sandbox/execs/{id}/stdout" Agent => artifacts::stdout;
+    GET "/sandbox/execs/{id}/stderr" Agent => artifacts::stderr;
+    GET "/sandbox/execs/{id}/events" Agent => events::follow;
+    GET "/sandbox/execs/{id}/network" Agent => networks::of_exec;
+    GET "/sandbox/execs/{id}/observation" Agent => artifacts::observation;
+    GET "/sandbox/health" Agent => metrics::health;
+    GET "/skills" Agent => skills::list;
+    POST "/skills/{id}/invoke" Agent => skills::invoke;
+    POST "/v1/skills/{agent}/upload" Agent => v1::skills::upload_own;
+    GET "/v1/skills/{agent}/list" Agent => v1::skills::list_own;
+    GET "/v1/skills/{agent}/layers" Agent => v1::skills::layers;
+    DELETE "/v1/skills/{agent}/delete" Agent => v1::skills::delete;
+    POST "/v1/skills/{user}/{agent}/upload" Agent => v1::skills::upload;
+    GET "/v1/skills/{user}/{agent}/list" Agent => v1::skills::list;
+    GET "/settings" Operator => settings::show;
+    PUT "/settings" Operator => settings::change;
+    GET "/api/net/hosts" Agent => networks::hosts;
+    DELETE "/api/net/hosts/{id}" User => networks::forget;
+    GET "/api/sandbox" Agent => sandbox::show;
+    PUT "/api/sandbox" Operator => sandbox::switch;
+    POST "/api/sandbox/paths" Operator => sandbox::add;
+    DELETE "/api/sandbox/paths" User => sandbox::remove_named;
+    PATCH "/api/sandbox/paths/{*key}" User => sandbox::change;
+    DELETE "/api/sandbox/paths/{*key}" User => sandbox::remove;
+    POST "/api/sandbox/execute" Agent => sandbox::execute;
+    POST "/api/gc" Operator => gc::collect;
+    GET "/api/tokens" Operator => tokens::list;
+    POST "/api/tokens" Operator => tokens::create;
+    DELETE "/api/tokens/{id}" Owner => tokens::revoke;
+    POST "/api/tickets" Agent => tickets::create;
+    GET "/api/approvals" Agent => approvals::list;
+    GET "/api/approvals/{id}" Agent => approvals::show;
+    POST "/api/approvals/{id}" User => approvals::answer;
+    GET "/api/approvals/{id}/preview" User => approvals::preview;
+    GET "/ws/sessions/{id}" Agent => approval_sockets::session;
+    GET "/ws/chat/{id}" Agent => approval_sockets::chat;
+    GET "/ws/approvals" Operator => approval_sockets::all;
+    GET "/ws/approvals/own" User => approval_sockets::own;
+    POST "/mcp" Agent => mcp::post;
+    GET "/mcp" Agent => mcp::open_stream;
+    DELETE "/mcp" Agent => mcp::end_session;
+    POST "/api/risk" Agent => risk::assess;
+    POST "/api/browser/{session_id}" Agent => browser::act;
+    GET "/api/browser/{session_id}" Agent => browser::show;
+    POST "/api/run" Agent => run::code;
+    POST "/api/sessions" Agent => sessions::create;
+    GET "/api/sessions" Agent => sessions::list;
+    GET "/api/sessions/{id}" Agent => sessions::show;
+    PUT "/api/sessions/{id}" User => sessions::change;
+    DELETE "/api/sessions/{id}" Agent => sessions::remove;
+    POST "/api/sessions/{id}/exec" Agent => session_box::exec;
+    POST "/api/sessions/{id}/pause" Agent => session_box::pause;
+    POST "/api/sessions/{id}/resume" Agent => session_box::resume;
+    POST "/api/sessions/{id}/processes" Agent => session_processes::begin;
+    GET "/api/sessions/{id}/processes/{pid}/output" Agent => session_processes::output;
+    POST "/api/sessions/{id}/processes/{pid}/stdin" Agent => session_processes::stdin;
+    POST "/api/sessions/{id}/processes/{pid}/signal" Agent => session_processes::signal;
+    GET "/api/sessions/{id}/pty" Agent => terminals::open;
+    GET "/api/sessions/{id}/files" Agent => session_files::list;
+    GET "/api/sessions/{id}/files/{*path}" Agent => session_files::read;
+    PUT "/api/sessions/{id}/files/{*path}" Agent => session_files::write;
+    DELETE "/api/sessions/{id}/files/{*path}" Agent => session_files::remove;
+    GET "/api/contexts/{session_id}" Agent => contexts::list;
+    POST "/api/contexts/{session_id}/{context_id}/interrupt" Agent => contexts::interrupt;
+    POST "/api/contexts/{session_id}/{context_id}/restart" Agent => contexts::restart;
+    DELETE "/api/contexts/{session_id}/{context_id}" Agent => contexts::delete;
+    GET "/api/pool" Agent => contexts::pool;
+    GET "/api/audit" Agent => audit::list;
+    POST "/api/audit/verify" Operator => audit::verify;
+    GET "/api/audit/export" Operator => audit::export;
+    POST "/v1/{agent}/execute" Agent => v1::execute::line;
+    POST "/v1/skills/{user}/{agent}/{skill}/execute" Agent => v1::execute::skill;
+    POST "/v1/sandbox/{user}/{agent}/execute" Agent => v1::execute::sandbox;
+    POST "/v1/files/{agent}/upload" Agent => v1::files::upload;
+    GET "/v1/{agent}/files" Agent => v1::files::list;
+    GET "/v1/{agent}/content" Agent => v1::files::content;
+    GET "/v1/{agent}/download" Agent => v1::files::download;
+    POST "/v1/{agent}/write" Agent => v1::files::write;
+    POST "/v1/{agent}/edit" Agent => v1::files::edit;
+    DELETE "/v1/{agent}/delete" Agent => v1::files::delete;
+    GET "/v1/sandbox/{user}/{agent}/files" Agent => v1::sandbox::files;
+    GET "/v1/sandbox/{user}/{agent}/content" Agent => v1::sandbox::content;
+    PUT "/v1/sandbox/{user}/{agent}/edit" Agent => v1::sandbox::edit;
+    GET "/v1/skills/{user}/{agent}/{skill}/files" Agent => v1::skill_files::list;
+    GET "/v1/skills/{user}/{agent}/{skill}/content" Agent => v1::skill_files::content;
+    PUT "/v1/skills/{user}/{agent}/{skill}/edit" Agent => v1::skill_files::edit;
+}
 
 /// Routes that handle an unexpected body themselves.
 const OWN_BODY_RULE: &[&str] = &["/mcp"];

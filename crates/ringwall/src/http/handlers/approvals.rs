@@ -2,16 +2,17 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
-use ringwall_service::{Answer, ApprovalStatus, ApprovalView, Limit, Preview, Principal, Verdict};
+use ringwall_service::{Answer, ApprovalStatus, ApprovalView, Limit, Preview, Verdict};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::parse;
 use super::run::locale;
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 50;
@@ -56,11 +57,7 @@ pub(crate) struct AnswerBody {
 
 #[utoipa::path(get, path = "/api/approvals", tag = "approvals", params(ApprovalQuery),
     responses((status = 200, description = "The approvals that the caller may see, newest first", body = ApprovalPage)))]
-pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<ApprovalQuery>,
-) -> Result<Json<ApprovalPage>, Problem> {
+pub(crate) async fn list(by: Caller, Query(query): Query<ApprovalQuery>) -> JsonResult<ApprovalPage> {
     let status: Option<ApprovalStatus> = parse(query.status.as_deref().filter(|status| !status.is_empty()))?;
     if query.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
@@ -68,18 +65,14 @@ pub(crate) async fn list(
     let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
     let cursor = parse(query.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
     let exec_id = parse(query.exec_id.as_deref().filter(|id| !id.is_empty()))?;
-    let page = state.service.approvals(&principal, status, exec_id, limit, cursor).await?;
+    let page = by.service.approvals(&by.principal, status, exec_id, limit, cursor).await?;
     Ok(Json(ApprovalPage { approvals: page.items, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
 #[utoipa::path(get, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)),
     responses((status = 200, description = "The approval", body = ApprovalView)))]
-pub(crate) async fn show(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    PathParam(id): PathParam<String>,
-) -> Result<Json<ApprovalView>, Problem> {
-    Ok(Json(state.service.approval(&principal, &id).await?))
+pub(crate) async fn show(by: Caller, PathParam(id): PathParam<String>) -> JsonResult<ApprovalView> {
+    Ok(Json(by.service.approval(&by.principal, &id).await?))
 }
 
 #[utoipa::path(post, path = "/api/approvals/{id}", tag = "approvals", params(("id" = String, Path)), request_body = AnswerBody,
@@ -90,28 +83,23 @@ pub(crate) async fn show(
     ))]
 pub(crate) async fn answer(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     body: Body,
-) -> Result<Json<ApprovalView>, Problem> {
+) -> JsonResult<ApprovalView> {
     // An unknown approval is 404 before the body is judged.
-    state.service.approval(&principal, &id).await?;
+    by.service.approval(&by.principal, &id).await?;
     let body: AnswerBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let verdict = verdict(body.approved, body.remember);
     let answer = Answer { verdict, reason: body.reason, modified_code: body.modified_code };
-    Ok(Json(state.service.answer_approval(&principal, &id, answer).await?))
+    Ok(Json(by.service.answer_approval(&by.principal, &id, answer).await?))
 }
 
 #[utoipa::path(get, path = "/api/approvals/{id}/preview", tag = "approvals", 
     params(("id" = String, Path), ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "The entries that `remember` would store, and how many recent commands they would have allowed", body = Preview)))]
-pub(crate) async fn preview(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    headers: HeaderMap,
-    PathParam(id): PathParam<String>,
-) -> Result<Json<Preview>, Problem> {
-    Ok(Json(state.service.preview_approval(&principal, &id, locale(&headers)).await?))
+pub(crate) async fn preview(by: Caller, headers: HeaderMap, PathParam(id): PathParam<String>) -> JsonResult<Preview> {
+    Ok(Json(by.service.preview_approval(&by.principal, &id, locale(&headers)).await?))
 }
 
 /// The verdict of an answer. `remember` counts only with `approved`.

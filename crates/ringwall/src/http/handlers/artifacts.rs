@@ -1,27 +1,24 @@
 //! The artifacts and the output of an exec, and both as one observation.
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
-use ringwall_service::{Artifacts, Observation, Principal, Stream};
+use ringwall_service::{Artifacts, Observation, Stream};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::exec_id;
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, PathParam, Query};
 use crate::http::transport::file_response::send_file;
 use crate::http::transport::problem::Problem;
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Every file with its size and SHA-256", body = Artifacts)))]
-pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    PathParam(id): PathParam<String>,
-) -> Result<Json<Artifacts>, Problem> {
-    Ok(Json(state.service.artifacts(&principal, &exec_id(&id)?).await?))
+pub(crate) async fn list(by: Caller, PathParam(id): PathParam<String>) -> JsonResult<Artifacts> {
+    Ok(Json(by.service.artifacts(&by.principal, &exec_id(&id)?).await?))
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/artifacts/{path}", tag = "artifacts",
@@ -38,13 +35,13 @@ pub(crate) async fn list(
     ))]
 pub(crate) async fn download(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((id, path)): PathParam<(String, String)>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let permit = state.streams.acquire(&principal)?;
-    let (file, size) = state.service.artifact(&principal, &exec_id(&id)?, &path).await?;
+    let permit = state.streams.acquire(&by.principal)?;
+    let (file, size) = by.service.artifact(&by.principal, &exec_id(&id)?, &path).await?;
     send_file(file, size, &method, &headers, permit)
 }
 
@@ -76,36 +73,25 @@ pub(crate) struct Output {
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/stdout", tag = "artifacts", params(("id" = String, Path), OutputQuery),
     responses((status = 200, description = "Standard output up to now", body = Output)))]
-pub(crate) async fn stdout(
-    state: State<AppState>,
-    principal: Extension<Principal>,
-    id: PathParam<String>,
-    query: Query<OutputQuery>,
-) -> Result<Json<Output>, Problem> {
-    output(state, principal, id, query, Stream::Stdout).await
+pub(crate) async fn stdout(by: Caller, id: PathParam<String>, query: Query<OutputQuery>) -> JsonResult<Output> {
+    output(&by, id, query, Stream::Stdout).await
 }
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/stderr", tag = "artifacts", params(("id" = String, Path), OutputQuery),
     responses((status = 200, description = "Standard error up to now", body = Output)))]
-pub(crate) async fn stderr(
-    state: State<AppState>,
-    principal: Extension<Principal>,
-    id: PathParam<String>,
-    query: Query<OutputQuery>,
-) -> Result<Json<Output>, Problem> {
-    output(state, principal, id, query, Stream::Stderr).await
+pub(crate) async fn stderr(by: Caller, id: PathParam<String>, query: Query<OutputQuery>) -> JsonResult<Output> {
+    output(&by, id, query, Stream::Stderr).await
 }
 
 async fn output(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: &Caller,
     PathParam(id): PathParam<String>,
     Query(query): Query<OutputQuery>,
     stream: Stream,
-) -> Result<Json<Output>, Problem> {
+) -> JsonResult<Output> {
     let offset = query.offset.unwrap_or(0);
     let limit = query.limit.unwrap_or(u64::MAX);
-    let part = state.service.output(&principal, &exec_id(&id)?, stream, offset, limit).await?;
+    let part = by.service.output(&by.principal, &exec_id(&id)?, stream, offset, limit).await?;
     Ok(Json(Output {
         exec_id: id,
         next_offset: offset.saturating_add(part.bytes.len() as u64),
@@ -118,10 +104,6 @@ async fn output(
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}/observation", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Exit code, output and artifacts in one object, for a model to read", body = Observation)))]
-pub(crate) async fn observation(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    PathParam(id): PathParam<String>,
-) -> Result<Json<Observation>, Problem> {
-    Ok(Json(state.service.observation(&principal, &exec_id(&id)?).await?))
+pub(crate) async fn observation(by: Caller, PathParam(id): PathParam<String>) -> JsonResult<Observation> {
+    Ok(Json(by.service.observation(&by.principal, &exec_id(&id)?).await?))
 }

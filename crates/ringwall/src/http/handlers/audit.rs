@@ -2,18 +2,17 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use ringwall_service::{AuditFilter, Digest, Entry, Limit, Principal, Scope, Timestamp};
+use ringwall_service::{AuditFilter, Digest, Entry, Limit, Scope, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::parse;
 use crate::cli::audit::{VerificationReport, parse_head};
-use crate::http::AppState;
-use crate::http::transport::body::Query;
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, Query};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 100;
@@ -97,11 +96,7 @@ impl From<Entry> for EntryView {
 
 #[utoipa::path(get, path = "/api/audit", tag = "audit", params(AuditQuery),
     responses((status = 200, description = "The entries that the caller may see, newest first", body = AuditPage)))]
-pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<AuditQuery>,
-) -> Result<Json<AuditPage>, Problem> {
+pub(crate) async fn list(by: Caller, Query(query): Query<AuditQuery>) -> JsonResult<AuditPage> {
     // A malformed approval id matches no entry.
     let Ok(request_id) = query.request_id.map(|id| id.parse()).transpose() else {
         return Ok(Json(AuditPage::default()));
@@ -119,7 +114,7 @@ pub(crate) async fn list(
         request_id,
     };
     let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
-    let page = state.service.audit(&principal, filter, limit, parse(query.cursor.as_deref())?).await?;
+    let page = by.service.audit(&by.principal, filter, limit, parse(query.cursor.as_deref())?).await?;
     let entries = page.items.into_iter().map(EntryView::from).collect();
     Ok(Json(AuditPage { entries, next_cursor: page.next.map(|next| next.to_string()) }))
 }
@@ -134,14 +129,10 @@ pub(crate) struct VerifyQuery {
 
 #[utoipa::path(post, path = "/api/audit/verify", tag = "audit", params(VerifyQuery),
     responses((status = 200, description = "Result of the verification, with all findings", body = VerificationReport)))]
-pub(crate) async fn verify(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<VerifyQuery>,
-) -> Result<Json<VerificationReport>, Problem> {
+pub(crate) async fn verify(by: Caller, Query(query): Query<VerifyQuery>) -> JsonResult<VerificationReport> {
     let head = query.head.as_deref().map(parse_head).transpose();
     let head = head.map_err(|error| Problem::invalid(format!("head: {error}")))?;
-    Ok(Json(VerificationReport::from(&state.service.verify_audit(&principal, head, |_| {}).await?)))
+    Ok(Json(VerificationReport::from(&by.service.verify_audit(&by.principal, head, |_| {}).await?)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -154,12 +145,8 @@ pub(crate) struct ExportQuery {
 
 #[utoipa::path(get, path = "/api/audit/export", tag = "audit", params(ExportQuery),
     responses((status = 200, description = "All entries, oldest first, one JSON object per line", content_type = "application/x-ndjson", body = String)))]
-pub(crate) async fn export(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<ExportQuery>,
-) -> Result<Response, Problem> {
-    let lines = state.service.export_audit(&principal, query.from.unwrap_or(0))?;
+pub(crate) async fn export(by: Caller, Query(query): Query<ExportQuery>) -> Result<Response, Problem> {
+    let lines = by.service.export_audit(&by.principal, query.from.unwrap_or(0))?;
     let mut response = Response::new(Body::from_stream(lines));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)

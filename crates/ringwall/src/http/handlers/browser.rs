@@ -2,19 +2,17 @@
 //! false`; an error response has the same fields.
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, State};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringwall_policy::BrowserKind;
-use ringwall_service::{BrowserActionView, BrowserAnswer, BrowserRequest, Principal, SessionAddress};
+use ringwall_service::{BrowserActionView, BrowserAnswer, BrowserRequest, SessionAddress};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::sessions::SessionOwner;
-use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, JsonResult, PathParam, Query};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -89,21 +87,19 @@ pub(crate) struct BrowserStateBody {
         (status = 503, description = "Chromium is not installed", body = BrowserAnswerBody),
     ))]
 pub(crate) async fn act(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(session_id): PathParam<String>,
-    body: Body,
-) -> Result<Json<BrowserAnswerBody>, Problem> {
-    let body: BrowserBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
+    JsonBody(body): JsonBody<BrowserBody>,
+) -> JsonResult<BrowserAnswerBody> {
     let request = BrowserRequest {
         session: SessionAddress { session_id, user_id: body.user_id, agent_id: body.agent_id },
         action: body.action,
         params: body.params,
         kind: body.context.as_ref().map(BrowserContext::kind),
     };
-    let begun = state.service.begin_browser(&principal, request).await.map_err(Problem::from_session_error)?;
+    let begun = by.service.begin_browser(&by.principal, request).await.map_err(Problem::from_session_error)?;
     let BrowserAnswer { success, data, error, picture, .. } =
-        state.service.finish_browser(&begun).await.map_err(Problem::from_session_error)?;
+        by.service.finish_browser(&begun).await.map_err(Problem::from_session_error)?;
     let screenshot = picture.map(|picture| STANDARD.encode(picture));
     Ok(Json(BrowserAnswerBody { success, data, error, screenshot }))
 }
@@ -112,12 +108,11 @@ pub(crate) async fn act(
     params(("session_id" = String, Path), SessionOwner),
     responses((status = 200, description = "The session's browser and its last actions", body = BrowserStateBody)))]
 pub(crate) async fn show(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(session): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<BrowserStateBody>, Problem> {
-    let view = state.service.browser(&principal, &owner.address(session)).await?;
+) -> JsonResult<BrowserStateBody> {
+    let view = by.service.browser(&by.principal, &owner.address(session)).await?;
     let screenshot = view.picture.map(|picture| STANDARD.encode(picture.as_slice()));
     Ok(Json(BrowserStateBody { kind: view.kind, url: view.url, title: view.title, screenshot, actions: view.actions }))
 }

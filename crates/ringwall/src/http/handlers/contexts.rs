@@ -2,15 +2,15 @@
 //! the server keeps.
 
 use axum::Json;
-use axum::extract::{Extension, State};
-use ringwall_service::{ContextAddress, ContextView, PoolFigures, Principal};
+use axum::extract::State;
+use ringwall_service::{ContextAddress, ContextView, PoolFigures};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::sessions::SessionOwner;
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query};
-use crate::http::transport::problem::Problem;
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, PathParam, Query};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ContextList {
@@ -59,25 +59,23 @@ pub(crate) struct PoolAnswer {
     params(("session_id" = String, Path), SessionOwner),
     responses((status = 200, description = "The contexts of the session", body = ContextList)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(session): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<ContextList>, Problem> {
-    Ok(Json(ContextList { contexts: state.service.contexts(&principal, &owner.address(session)).await? }))
+) -> JsonResult<ContextList> {
+    Ok(Json(ContextList { contexts: by.service.contexts(&by.principal, &owner.address(session)).await? }))
 }
 
 #[utoipa::path(post, path = "/api/contexts/{session_id}/{context_id}/interrupt", tag = "contexts",
     params(("session_id" = String, Path), ("context_id" = String, Path), SessionOwner),
     responses((status = 200, description = "SIGINT was sent to the code that runs in the context; variables stay", body = ContextInterrupted)))]
 pub(crate) async fn interrupt(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(ids): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<ContextInterrupted>, Problem> {
+) -> JsonResult<ContextInterrupted> {
     let address = address(ids, owner);
-    let interrupted = state.service.interrupt_context(&principal, &address).await?;
+    let interrupted = by.service.interrupt_context(&by.principal, &address).await?;
     Ok(Json(ContextInterrupted { context_id: address.context_id, interrupted }))
 }
 
@@ -85,13 +83,12 @@ pub(crate) async fn interrupt(
     params(("session_id" = String, Path), ("context_id" = String, Path), SessionOwner),
     responses((status = 200, description = "The interpreter ended; the next run starts a new one without the variables", body = ContextRestarted)))]
 pub(crate) async fn restart(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(ids): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<ContextRestarted>, Problem> {
+) -> JsonResult<ContextRestarted> {
     let address = address(ids, owner);
-    state.service.restart_context(&principal, &address).await?;
+    by.service.restart_context(&by.principal, &address).await?;
     Ok(Json(ContextRestarted { context_id: address.context_id, restarted: true }))
 }
 
@@ -99,13 +96,12 @@ pub(crate) async fn restart(
     params(("session_id" = String, Path), ("context_id" = String, Path), SessionOwner),
     responses((status = 200, description = "The context was deleted", body = ContextDeleted)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(ids): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<ContextDeleted>, Problem> {
+) -> JsonResult<ContextDeleted> {
     let address = address(ids, owner);
-    state.service.delete_context(&principal, &address).await?;
+    by.service.delete_context(&by.principal, &address).await?;
     Ok(Json(ContextDeleted { context_id: address.context_id, deleted: true }))
 }
 

@@ -15,13 +15,14 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt, stream};
-use ringwall_service::{Event, EventCursor, EventKind, HeldLogin, Principal, Stream};
+use ringwall_service::{Event, EventCursor, EventKind, HeldLogin, Stream};
 use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
 use super::execs::{exec_id, parse};
 use crate::http::AppState;
+use crate::http::transport::access::Caller;
 use crate::http::transport::body::{PathParam, Query};
 use crate::http::transport::guarded_body::guard_body;
 use crate::http::transport::problem::Problem;
@@ -48,7 +49,7 @@ enum Encoding {
     responses((status = 200, description = "Events `status`, `stdout` and `stderr`, and at last `end` with the exec", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn follow(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     login: Option<Extension<HeldLogin>>,
     PathParam(id): PathParam<String>,
     Query(query): Query<EventQuery>,
@@ -61,8 +62,8 @@ pub(crate) async fn follow(
     };
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
     let after = parse::<EventCursor>(last.filter(|last| !last.is_empty()))?;
-    let permit = state.streams.acquire(&principal)?;
-    let events = state.service.events(&principal, &exec_id(&id)?, after).await?;
+    let permit = state.streams.acquire(&by.principal)?;
+    let events = by.service.events(&by.principal, &exec_id(&id)?, after).await?;
     let mut characters = WholeCharacters { encoding, held: [Vec::new(), Vec::new()] };
     let logged_out = async move {
         match login {

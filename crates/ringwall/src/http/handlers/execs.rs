@@ -7,19 +7,21 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, OriginalUri, State};
+use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ringwall_service::{
-    ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Idempotency, Limit, Page, Principal, Reason, Status,
-    Submitted,
+    ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Idempotency, Limit, Page, Reason, Status, Submitted,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, idempotency_key, prefers_async, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{
+    JsonResult, PathParam, Query, deserialize, idempotency_key, prefers_async, read_json,
+};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 50;
@@ -125,7 +127,7 @@ pub(crate) struct ListQuery {
     responses((status = 200, description = "The exec has ended, successfully or not; see `status`", body = ExecAnswer), (status = 202, description = "The exec is recorded and not ended yet", body = ExecAnswer)))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
     body: Body,
@@ -134,24 +136,19 @@ pub(crate) async fn create(
     let idempotency_key = idempotency_key(&headers, uri.path(), &body)?;
     let mut request = exec_request(deserialize(body)?)?;
     request.idempotency = idempotency_key.map(|known| Idempotency { key: known.key, body_digest: known.body_digest });
-    let submitted = state.service.submit(&principal, request).await?;
-    respond(&state, &principal, submitted, &headers).await
+    let submitted = by.service.submit(&by.principal, request).await?;
+    respond(&by, submitted, &headers).await
 }
 
 /// Waits until the exec has ended, or responds with 202 if the caller prefers that.
-pub(crate) async fn respond(
-    state: &AppState,
-    principal: &Principal,
-    submitted: Submitted,
-    headers: &HeaderMap,
-) -> Result<Response, Problem> {
+pub(crate) async fn respond(by: &Caller, submitted: Submitted, headers: &HeaderMap) -> Result<Response, Problem> {
     if prefers_async(headers) {
-        let view = state.service.exec(principal, &submitted.exec_id).await?;
+        let view = by.service.exec(&by.principal, &submitted.exec_id).await?;
         let mut response = (StatusCode::ACCEPTED, Json(ExecAnswer::from(view))).into_response();
         response.headers_mut().insert("preference-applied", HeaderValue::from_static("respond-async"));
         return Ok(response);
     }
-    let view = state.service.finished(principal, &submitted.exec_id).await?;
+    let view = by.service.finished(&by.principal, &submitted.exec_id).await?;
     match view.failure() {
         Some(failure) => Err(Problem::from(failure).with_detail("exec_id", view.summary.exec_id.as_str())),
         None => Ok(Json(ExecAnswer::from(view)).into_response()),
@@ -202,15 +199,11 @@ impl From<ExecView> for ExecAnswer {
 
 #[utoipa::path(get, path = "/sandbox/execs", tag = "execs", params(ListQuery),
     responses((status = 200, description = "The execs that the caller may see, newest first. The header `X-Next-Cursor` has the cursor of the next page", body = Vec<ExecSummary>)))]
-pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<ListQuery>,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(by: Caller, Query(query): Query<ListQuery>) -> Result<Response, Problem> {
     let filter =
         ExecFilter { task_id: query.task_id, project_id: query.project_id, status: parse(query.status.as_deref())? };
     let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
-    let page = state.service.execs(&principal, filter, limit, parse(query.cursor.as_deref())?).await?;
+    let page = by.service.execs(&by.principal, filter, limit, parse(query.cursor.as_deref())?).await?;
     Ok(paged(page))
 }
 
@@ -235,21 +228,16 @@ pub(crate) fn exec_id(text: &str) -> Result<ExecId, Problem> {
 
 #[utoipa::path(get, path = "/sandbox/execs/{id}", tag = "execs", params(("id" = String, Path)),
     responses((status = 200, description = "All details of the exec", body = ExecView)))]
-pub(crate) async fn show(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    PathParam(id): PathParam<String>,
-) -> Result<Json<ExecView>, Problem> {
-    Ok(Json(state.service.exec(&principal, &exec_id(&id)?).await?))
+pub(crate) async fn show(by: Caller, PathParam(id): PathParam<String>) -> JsonResult<ExecView> {
+    Ok(Json(by.service.exec(&by.principal, &exec_id(&id)?).await?))
 }
 
 #[utoipa::path(delete, path = "/sandbox/execs/{id}", tag = "execs", params(("id" = String, Path)),
     responses((status = 202, description = "The exec was cancelled", body = ExecAnswer), (status = 409, description = "The exec had already ended")))]
 pub(crate) async fn cancel(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
 ) -> Result<(StatusCode, Json<ExecAnswer>), Problem> {
-    let view = state.service.cancel(&principal, &exec_id(&id)?).await?;
+    let view = by.service.cancel(&by.principal, &exec_id(&id)?).await?;
     Ok((StatusCode::ACCEPTED, Json(view.into())))
 }

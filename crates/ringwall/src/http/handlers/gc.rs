@@ -2,14 +2,12 @@
 //! baselines.
 
 use axum::Json;
-use axum::extract::{Extension, State};
-use ringwall_service::{Freed, GcMode, Principal};
+use ringwall_service::{Freed, GcMode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::AppState;
-use crate::http::transport::body::Query;
-use crate::http::transport::problem::Problem;
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, Query};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -21,11 +19,7 @@ pub(crate) struct GcQuery {
 
 #[utoipa::path(post, path = "/api/gc", tag = "server", operation_id = "collect_garbage", params(GcQuery),
     responses((status = 200, description = "What was removed, or would be with `dry_run`", body = Freed)))]
-pub(crate) async fn collect(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<GcQuery>,
-) -> Result<Json<Freed>, Problem> {
+pub(crate) async fn collect(by: Caller, Query(query): Query<GcQuery>) -> JsonResult<Freed> {
     let mode = if query.dry_run.unwrap_or(false) { GcMode::DryRun } else { GcMode::Remove };
-    Ok(Json(state.service.collect_garbage(&principal, mode).await?))
+    Ok(Json(by.service.collect_garbage(&by.principal, mode).await?))
 }

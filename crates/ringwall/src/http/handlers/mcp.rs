@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::{Extension, Query, Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use parking_lot::{Mutex, MutexGuard};
@@ -20,6 +20,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use utoipa::ToSchema;
 
 use crate::http::AppState;
+use crate::http::transport::access::Caller;
 use crate::http::transport::body::read_bytes;
 use crate::http::transport::guarded_body::guard_body;
 use crate::http::transport::problem::Problem;
@@ -31,8 +32,9 @@ const MALFORMED: &str = "fail to deserialize request body";
 const MAX_ERROR_BYTES: usize = 4096;
 /// Per token.
 const MAX_SESSIONS: usize = 64;
-/// How long an unused session is kept: a person may think for hours about an agent's next step.
-const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 60 * 60);
+/// How long a session without messages is kept. A call that waits for an approval sends none, and an
+/// approval may be open for seven days (`approvals.timeout_s`).
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(8 * 24 * 60 * 60);
 
 /// The MCP service, and the owners of its sessions.
 pub(crate) struct Endpoint {
@@ -199,12 +201,8 @@ pub(crate) struct RpcError {
     request_body = RpcMessage,
     responses((status = 200, description = "A JSON-RPC message, or a stream of them", body = RpcMessage),
         (status = 202, description = "The notification or response was accepted")))]
-pub(crate) async fn post(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    request: Request,
-) -> Result<Response, Problem> {
-    state.mcp.serve(&state, &principal, request).await
+pub(crate) async fn post(State(state): State<AppState>, by: Caller, request: Request) -> Result<Response, Problem> {
+    state.mcp.serve(&state, &by.principal, request).await
 }
 
 #[utoipa::path(get, path = "/mcp", tag = "mcp", operation_id = "listen",
@@ -212,10 +210,10 @@ pub(crate) async fn post(
     responses((status = 200, description = "Notifications and requests of the server, as a stream", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn open_stream(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    state.mcp.serve(&state, &principal, request).await
+    state.mcp.serve(&state, &by.principal, request).await
 }
 
 #[utoipa::path(delete, path = "/mcp", tag = "mcp", operation_id = "leave",
@@ -223,10 +221,10 @@ pub(crate) async fn open_stream(
     responses((status = 204, description = "The session was ended")))]
 pub(crate) async fn end_session(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let mut response = state.mcp.serve(&state, &principal, request).await?;
+    let mut response = state.mcp.serve(&state, &by.principal, request).await?;
     // Clients expect 204 for a success without a body; rmcp sends 202.
     if response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::NO_CONTENT;

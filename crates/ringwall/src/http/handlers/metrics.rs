@@ -4,16 +4,17 @@
 use std::fmt::Write as _;
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use ringwall_policy::HostView;
-use ringwall_service::{Health, Metrics, Overview, Principal};
+use ringwall_service::{Health, Metrics, Overview};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::AppState;
-use crate::http::transport::body::Query;
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, Query};
 use crate::http::transport::problem::Problem;
 
 /// The server is ready if it answers: it accepts connections only after a test box has run.
@@ -47,17 +48,13 @@ pub(crate) struct HealthQuery {
 
 #[utoipa::path(get, path = "/sandbox/health", tag = "server", params(HealthQuery),
     responses((status = 200, description = "Backends, paths and protections of boxes", body = Health)))]
-pub(crate) async fn health(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<HealthQuery>,
-) -> Result<Json<Health>, Problem> {
+pub(crate) async fn health(by: Caller, Query(query): Query<HealthQuery>) -> JsonResult<Health> {
     let probe = match query.probe.as_deref() {
         None | Some("0" | "false") => false,
         Some("1" | "true" | "") => true,
         Some(_) => return Err(Problem::invalid("probe: 0 or 1")),
     };
-    Ok(Json(state.service.health(&principal, probe).await))
+    Ok(Json(by.service.health(&by.principal, probe).await))
 }
 
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, description = "Metrics in Prometheus' text format", content_type = "text/plain", body = String)))]
@@ -68,11 +65,8 @@ pub(crate) async fn metrics(State(state): State<AppState>) -> impl IntoResponse 
 
 #[utoipa::path(get, path = "/api/overview", tag = "server", operation_id = "overview",
     responses((status = 200, description = "The last hour, minute by minute: of all users for owner and operator tokens, of the token's user otherwise", body = Overview)))]
-pub(crate) async fn overview(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-) -> Json<Overview> {
-    Json(state.service.overview(&principal))
+pub(crate) async fn overview(by: Caller) -> Json<Overview> {
+    Json(by.service.overview(&by.principal))
 }
 
 fn exposition(metrics: &Metrics) -> String {

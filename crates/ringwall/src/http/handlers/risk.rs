@@ -2,17 +2,14 @@
 //! run or stored.
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use ringwall_risk::{Assessment, Content, Level, Locale, MAX_CONTENT};
-use ringwall_service::Principal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::run::locale;
-use crate::http::AppState;
-use crate::http::transport::body::{deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, JsonResult};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -70,17 +67,11 @@ impl RiskView {
 #[utoipa::path(post, path = "/api/risk", tag = "risk", request_body = RiskBody,
     params(("accept-language" = Option<String>, Header, description = "`zh` for messages in Chinese")),
     responses((status = 200, description = "Level and findings", body = RiskView)))]
-pub(crate) async fn assess(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<RiskView>, Problem> {
+pub(crate) async fn assess(by: Caller, headers: HeaderMap, JsonBody(body): JsonBody<RiskBody>) -> JsonResult<RiskView> {
     let locale = locale(&headers);
-    let body: RiskBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     if body.content.len() > MAX_CONTENT {
         let message = format!("content has {} bytes; the limit is {MAX_CONTENT} bytes", body.content.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message));
     }
-    Ok(Json(RiskView::new(&state.service.assess(&principal, body.r#type, body.content).await?, locale)))
+    Ok(Json(RiskView::new(&by.service.assess(&by.principal, body.r#type, body.content).await?, locale)))
 }

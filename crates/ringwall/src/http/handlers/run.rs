@@ -2,18 +2,16 @@
 //! `success: false`; only a request that cannot be accepted is an error.
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ringwall_risk::Locale;
-use ringwall_service::{Bundle, CodeRan, CodeRequest, ExecId, Language, OnBusy, Principal, Status};
+use ringwall_service::{Bundle, CodeRan, CodeRequest, ExecId, Language, OnBusy, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::risk::RiskView;
-use crate::http::AppState;
-use crate::http::transport::body::{deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::JsonBody;
 use crate::http::transport::problem::Problem;
 
 /// Up to this size serializing is faster than moving the runtime's other tasks to another thread.
@@ -143,13 +141,11 @@ impl RunAnswer {
         (status = 503, description = "The demanded or requested backend is not available (`backend_unavailable`)"),
     ))]
 pub(crate) async fn code(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     headers: HeaderMap,
-    body: Body,
+    JsonBody(body): JsonBody<RunBody>,
 ) -> Result<Response, Problem> {
     let locale = locale(&headers);
-    let body: RunBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let request = CodeRequest {
         session_id: body.session_id,
         user_id: body.user_id,
@@ -164,7 +160,7 @@ pub(crate) async fn code(
         context_id: body.context_id,
         on_busy: body.on_busy.into(),
     };
-    run(&state, &principal, request, Waiting::of(body.wait), locale).await
+    run(&by, request, Waiting::of(body.wait), locale).await
 }
 
 /// Whether the caller waits until the exec has ended.
@@ -183,18 +179,17 @@ impl Waiting {
 
 /// Runs code and responds when it has ended, or at once with 202.
 pub(crate) async fn run(
-    state: &AppState,
-    principal: &Principal,
+    by: &Caller,
     request: CodeRequest,
     waiting: Waiting,
     locale: Locale,
 ) -> Result<Response, Problem> {
     if waiting == Waiting::No {
-        let begun = state.service.begin_code(principal, request).await.map_err(Problem::from_session_error)?;
+        let begun = by.service.begin_code(&by.principal, request).await.map_err(Problem::from_session_error)?;
         let begun = RunBegun { exec_id: begun.exec_id, status: begun.status };
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    let result = state.service.run_code(principal, request, locale).await.map_err(Problem::from_session_error)?;
+    let result = by.service.run_code(&by.principal, request, locale).await.map_err(Problem::from_session_error)?;
     let result_bytes =
         result.results.iter().flatten().flat_map(Bundle::forms).map(|(mime, form)| mime.len() + form.len());
     let is_small = result.stdout.len() + result.stderr.len() + result_bytes.sum::<usize>() <= MAX_INLINE_JSON_BYTES;

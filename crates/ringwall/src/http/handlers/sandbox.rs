@@ -4,20 +4,18 @@
 //! has decoded on the way (`/srv/data`) works too, because the route has a wildcard.
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ringwall_service::{
-    AllowedPaths, NewSandboxPath, PathChange, Principal, SandboxPath, SessionCommand, SessionExecuted, Switch,
-    SwitchedPaths, WantedPath,
+    AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted, Switch, SwitchedPaths,
+    WantedPath,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::run::locale;
-use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, JsonResult, PathParam, Query};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -87,45 +85,37 @@ pub(crate) struct SessionBody {
 #[utoipa::path(get, path = "/api/sandbox", tag = "paths", operation_id = "show_paths",
     params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "State of path control, and the allowed paths", body = AllowedPaths)))]
-pub(crate) async fn show(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    headers: HeaderMap,
-) -> Result<Json<AllowedPaths>, Problem> {
-    Ok(Json(state.service.allowed_paths(&principal, locale(&headers)).await?))
+pub(crate) async fn show(by: Caller, headers: HeaderMap) -> JsonResult<AllowedPaths> {
+    Ok(Json(by.service.allowed_paths(&by.principal, locale(&headers)).await?))
 }
 
 #[utoipa::path(put, path = "/api/sandbox", tag = "paths", operation_id = "switch_paths", request_body = PathSwitch,
     params(("accept-language" = Option<String>, Header, description = "`zh` for message and warnings in Chinese")),
     responses((status = 200, description = "The new state of path control; with `paths` also the list", body = SwitchedPaths)))]
 pub(crate) async fn switch(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     headers: HeaderMap,
-    body: Body,
-) -> Result<Json<SwitchedPaths>, Problem> {
-    let body: PathSwitch = deserialize(read_json(body, state.max_body_bytes).await?)?;
+    JsonBody(body): JsonBody<PathSwitch>,
+) -> JsonResult<SwitchedPaths> {
     let switch = Switch::of(body.enabled);
     let Some(paths) = body.paths else {
-        let control = state.service.switch_path_control(&principal, switch).await?;
+        let control = by.service.switch_path_control(&by.principal, switch).await?;
         return Ok(Json(SwitchedPaths::new(control, locale(&headers))));
     };
     let wanted = paths.into_iter().map(PathBody::wanted).collect();
-    Ok(Json(state.service.apply_path_template(&principal, switch, wanted, locale(&headers)).await?))
+    Ok(Json(by.service.apply_path_template(&by.principal, switch, wanted, locale(&headers)).await?))
 }
 
 #[utoipa::path(post, path = "/api/sandbox/paths", tag = "paths", operation_id = "add_path", request_body = PathBody,
     params(("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")),
     responses((status = 200, description = "All paths, and warnings about the new one", body = NewSandboxPath)))]
 pub(crate) async fn add(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     headers: HeaderMap,
-    body: Body,
-) -> Result<Json<NewSandboxPath>, Problem> {
+    JsonBody(body): JsonBody<PathBody>,
+) -> JsonResult<NewSandboxPath> {
     let locale = locale(&headers);
-    let body: PathBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
-    Ok(Json(state.service.add_path(&principal, body.wanted(), locale).await?))
+    Ok(Json(by.service.add_path(&by.principal, body.wanted(), locale).await?))
 }
 
 #[utoipa::path(patch, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "change_path",
@@ -133,40 +123,30 @@ pub(crate) async fn add(
         ("accept-language" = Option<String>, Header, description = "`zh` for warnings in Chinese")), request_body = PathChangeBody,
     responses((status = 200, description = "The changed entry", body = SandboxPath)))]
 pub(crate) async fn change(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     headers: HeaderMap,
     PathParam(key): PathParam<String>,
-    body: Body,
-) -> Result<Json<SandboxPath>, Problem> {
+    JsonBody(body): JsonBody<PathChangeBody>,
+) -> JsonResult<SandboxPath> {
     let locale = locale(&headers);
-    let body: PathChangeBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let change = PathChange { enabled: body.enabled.map(Switch::of), description: body.description };
-    Ok(Json(state.service.change_path(&principal, &key, change, locale).await?))
+    Ok(Json(by.service.change_path(&by.principal, &key, change, locale).await?))
 }
 
 #[utoipa::path(delete, path = "/api/sandbox/paths/{key}", tag = "paths", operation_id = "remove_path",
     params(("key" = String, Path, description = "The percent-encoded path, or the id of the entry")),
     responses((status = 200, description = "The entry was removed", body = Removed)))]
-pub(crate) async fn remove(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    PathParam(key): PathParam<String>,
-) -> Result<Json<Removed>, Problem> {
-    state.service.remove_path(&principal, &key).await?;
+pub(crate) async fn remove(by: Caller, PathParam(key): PathParam<String>) -> JsonResult<Removed> {
+    by.service.remove_path(&by.principal, &key).await?;
     Ok(Json(Removed { message: "Path removed" }))
 }
 
 #[utoipa::path(delete, path = "/api/sandbox/paths", tag = "paths", operation_id = "remove_path_by_name",
     params(RemovePathQuery), responses((status = 200, description = "The entry was removed", body = Removed)))]
-pub(crate) async fn remove_named(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<RemovePathQuery>,
-) -> Result<Json<Removed>, Problem> {
+pub(crate) async fn remove_named(by: Caller, Query(query): Query<RemovePathQuery>) -> JsonResult<Removed> {
     let path = query.path.filter(|path| !path.trim().is_empty());
     let path = path.ok_or_else(|| Problem::invalid("path is required"))?;
-    state.service.remove_path(&principal, path.trim()).await?;
+    by.service.remove_path(&by.principal, path.trim()).await?;
     Ok(Json(Removed { message: "Path removed" }))
 }
 
@@ -174,18 +154,15 @@ pub(crate) async fn remove_named(
     responses((status = 200, description = "The command has ended or was denied; see `status`", body = SessionExecuted),
         (status = 202, description = "With `wait: false`: the command runs or waits for an approval", body = SessionExecuted)))]
 pub(crate) async fn execute(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    body: Body,
+    by: Caller,
+    JsonBody(SessionBody { session_id, command, agent_id, user_id, cwd, timeout_ms, wait }): JsonBody<SessionBody>,
 ) -> Result<Response, Problem> {
-    let SessionBody { session_id, command, agent_id, user_id, cwd, timeout_ms, wait } =
-        deserialize(read_json(body, state.max_body_bytes).await?)?;
     let command = SessionCommand { session_id, user_id, agent_id, command, cwd, timeout_ms };
     if wait == Some(false) {
-        let begun = state.service.begin_session_command(&principal, command).await?;
+        let begun = by.service.begin_session_command(&by.principal, command).await?;
         return Ok((StatusCode::ACCEPTED, Json(begun)).into_response());
     }
-    let executed = state.service.run_session_command(&principal, command).await?;
+    let executed = by.service.run_session_command(&by.principal, command).await?;
     // Serializing megabytes would block the runtime's other tasks.
     Ok(tokio::task::block_in_place(|| Json(executed).into_response()))
 }

@@ -1,18 +1,16 @@
 //! The session box: runs a command in it, pauses and resumes it.
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use ringwall_service::{CodeRequest, Principal};
+use ringwall_service::CodeRequest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::run::{RunAnswer, RunBegun, Waiting, locale, run};
 use super::sessions::SessionOwner;
-use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, JsonResult, PathParam, Query};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -42,17 +40,15 @@ pub(crate) struct SessionPauseState {
         (status = 503, description = "No session box is available (`backend_unavailable`, `POOL_FULL`)"),
     ))]
 pub(crate) async fn exec(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
     headers: HeaderMap,
-    body: Body,
+    JsonBody(body): JsonBody<SessionExecBody>,
 ) -> Result<Response, Problem> {
-    let body: SessionExecBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let (address, limit, max_output_bytes) = (owner.address(id), body.timeout, body.max_output_bytes);
     let request = CodeRequest::in_session_box(address, body.command, limit, max_output_bytes);
-    run(&state, &principal, request, Waiting::of(body.wait), locale(&headers)).await
+    run(&by, request, Waiting::of(body.wait), locale(&headers)).await
 }
 
 #[utoipa::path(post, path = "/api/sessions/{id}/pause", tag = "sessions", operation_id = "session_pause",
@@ -60,12 +56,11 @@ pub(crate) async fn exec(
     responses((status = 200, description = "All processes of the session box are frozen, and their time limits with them", body = SessionPauseState),
         (status = 404, description = "The session has no box")))]
 pub(crate) async fn pause(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<SessionPauseState>, Problem> {
-    state.service.pause_session(&principal, &owner.address(id.clone())).await?;
+) -> JsonResult<SessionPauseState> {
+    by.service.pause_session(&by.principal, &owner.address(id.clone())).await?;
     Ok(Json(SessionPauseState { session_id: id, paused: true }))
 }
 
@@ -74,11 +69,10 @@ pub(crate) async fn pause(
     responses((status = 200, description = "The processes of the session box run again", body = SessionPauseState),
         (status = 404, description = "The session has no box")))]
 pub(crate) async fn resume(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<SessionPauseState>, Problem> {
-    state.service.resume_session(&principal, &owner.address(id.clone())).await?;
+) -> JsonResult<SessionPauseState> {
+    by.service.resume_session(&by.principal, &owner.address(id.clone())).await?;
     Ok(Json(SessionPauseState { session_id: id, paused: false }))
 }

@@ -6,16 +6,17 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
-use ringwall_service::{AgentPath, Download, Principal, SessionAddress};
+use ringwall_service::{AgentPath, Download, SessionAddress};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::sessions::SessionOwner;
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, read_bytes};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, PathParam, Query, read_bytes};
 use crate::http::transport::file_response::send_file;
 use crate::http::transport::problem::Problem;
 use crate::http::transport::streamed_response::send_archive;
@@ -60,15 +61,14 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
     params(("id" = String, Path), DirectoryQuery),
     responses((status = 200, description = "Every file beneath the directory", body = SessionFiles)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(query): Query<DirectoryQuery>,
-) -> Result<Json<SessionFiles>, Problem> {
+) -> JsonResult<SessionFiles> {
     let path = parse(query.path.as_deref().unwrap_or_default())?;
     let address = SessionAddress { session_id: id, user_id: query.user_id, agent_id: query.agent_id };
     let files =
-        state.service.list_session_files(&principal, &address, path).await.map_err(Problem::from_session_error)?;
+        by.service.list_session_files(&by.principal, &address, path).await.map_err(Problem::from_session_error)?;
     Ok(Json(SessionFiles { files }))
 }
 
@@ -87,14 +87,14 @@ pub(crate) async fn list(
     ))]
 pub(crate) async fn read(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((id, path)): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let permit = state.streams.acquire(&principal)?;
-    let found = state.service.download_session_file(&principal, &owner.address(id), parse(&path)?).await;
+    let permit = state.streams.acquire(&by.principal)?;
+    let found = by.service.download_session_file(&by.principal, &owner.address(id), parse(&path)?).await;
     match found.map_err(Problem::from_session_error)? {
         Download::File { file, size } => send_file(file, size, &method, &headers, permit),
         Download::Directory(archive) => Ok(send_archive(archive, &method, permit)),
@@ -107,16 +107,15 @@ pub(crate) async fn read(
     responses((status = 200, description = "The file was written; missing directories were created", body = SessionFileWritten),
         (status = 403, description = "The path leaves the session (`PathTraversal`)")))]
 pub(crate) async fn write(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((id, path)): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
     body: Body,
-) -> Result<Json<SessionFileWritten>, Problem> {
+) -> JsonResult<SessionFileWritten> {
     let file = parse(&path)?;
-    let bytes = read_bytes(body, max_upload_bytes(&state), UPLOAD_SETTING).await?;
+    let bytes = read_bytes(body, max_upload_bytes(&by.service), UPLOAD_SETTING).await?;
     let size = bytes.len();
-    let written = state.service.write_session_file(&principal, &owner.address(id), file, bytes).await;
+    let written = by.service.write_session_file(&by.principal, &owner.address(id), file, bytes).await;
     written.map_err(Problem::from_session_error)?;
     Ok(Json(SessionFileWritten { path, size }))
 }
@@ -126,12 +125,11 @@ pub(crate) async fn write(
     responses((status = 200, description = "The file, or the directory with its content, was deleted", body = SessionFileDeleted),
         (status = 403, description = "The path leaves the session (`PathTraversal`)")))]
 pub(crate) async fn remove(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((id, path)): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<SessionFileDeleted>, Problem> {
-    let removed = state.service.delete_session_file(&principal, &owner.address(id), &parse(&path)?).await;
+) -> JsonResult<SessionFileDeleted> {
+    let removed = by.service.delete_session_file(&by.principal, &owner.address(id), &parse(&path)?).await;
     removed.map_err(Problem::from_session_error)?;
     Ok(Json(SessionFileDeleted { path, deleted: true }))
 }

@@ -3,16 +3,17 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use ringwall_service::{AfterInput, CodeRequest, ExecId, OutputPart, Principal, Status};
+use ringwall_service::{AfterInput, CodeRequest, ExecId, OutputPart, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::exec_id;
 use super::sessions::SessionOwner;
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, JsonResult, PathParam, Query, deserialize, read_json};
 use crate::http::transport::problem::Problem;
 
 const SIGNALS: [(&str, i32); 9] = [
@@ -116,16 +117,14 @@ pub(crate) struct ProcessReference {
     params(("id" = String, Path), SessionOwner), request_body = ProcessBody,
     responses((status = 202, description = "The process is recorded, and runs or waits for the queue or an approval", body = ProcessBegun)))]
 pub(crate) async fn begin(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-    body: Body,
+    JsonBody(body): JsonBody<ProcessBody>,
 ) -> Result<(StatusCode, Json<ProcessBegun>), Problem> {
-    let body: ProcessBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let (address, limit, max_output_bytes) = (owner.address(id), body.timeout, body.max_output_bytes);
     let request = CodeRequest::in_session_box(address, body.command, limit, max_output_bytes);
-    let begun = state.service.begin_process(&principal, request).await.map_err(Problem::from_session_error)?;
+    let begun = by.service.begin_process(&by.principal, request).await.map_err(Problem::from_session_error)?;
     Ok((StatusCode::ACCEPTED, Json(ProcessBegun { pid: begun.exec_id, status: begun.status })))
 }
 
@@ -133,15 +132,14 @@ pub(crate) async fn begin(
     params(("id" = String, Path), ("pid" = String, Path), OutputQuery),
     responses((status = 200, description = "State of the process, and its output from the given bytes on", body = ProcessOutputView)))]
 pub(crate) async fn output(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((id, pid)): PathParam<(String, String)>,
     Query(query): Query<OutputQuery>,
-) -> Result<Json<ProcessOutputView>, Problem> {
+) -> JsonResult<ProcessOutputView> {
     let pid = exec_id(&pid)?;
     let OutputQuery { stdout, stderr, agent_id, user_id } = query;
     let address = SessionOwner::of(agent_id, user_id).address(id);
-    let output = state.service.process_output(&principal, &address, &pid, (stdout, stderr)).await?;
+    let output = by.service.process_output(&by.principal, &address, &pid, (stdout, stderr)).await?;
     Ok(Json(ProcessOutputView {
         goes_on_as: output.goes_on_as,
         status: output.status,
@@ -157,16 +155,16 @@ pub(crate) async fn output(
         (status = 409, description = "Standard input is closed, or the process does not read it")))]
 pub(crate) async fn stdin(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((id, pid)): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
     body: Body,
-) -> Result<Json<ProcessReference>, Problem> {
+) -> JsonResult<ProcessReference> {
     let pid = exec_id(&pid)?;
     let body: InputBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let after = if body.close { AfterInput::End } else { AfterInput::More };
     let address = owner.address(id);
-    state.service.write_to_process(&principal, &address, &pid, body.data.as_bytes(), after).await?;
+    by.service.write_to_process(&by.principal, &address, &pid, body.data.as_bytes(), after).await?;
     Ok(Json(ProcessReference { pid }))
 }
 
@@ -175,18 +173,18 @@ pub(crate) async fn stdin(
     responses((status = 200, description = "The signal was sent to the process group", body = ProcessReference)))]
 pub(crate) async fn signal(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((id, pid)): PathParam<(String, String)>,
     Query(owner): Query<SessionOwner>,
     body: Body,
-) -> Result<Json<ProcessReference>, Problem> {
+) -> JsonResult<ProcessReference> {
     let pid = exec_id(&pid)?;
     let body: SignalBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let name = body.signal.trim_start_matches("SIG");
     let number = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     let number =
         number.ok_or_else(|| Problem::invalid("signal: one of HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP"))?;
-    state.service.signal_process(&principal, &owner.address(id), &pid, number).await?;
+    by.service.signal_process(&by.principal, &owner.address(id), &pid, number).await?;
     Ok(Json(ProcessReference { pid }))
 }
 

@@ -2,16 +2,17 @@
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use ringwall_policy::SecurityMode;
-use ringwall_service::{Confirmation, Limit, Principal, SessionAddress, SessionChange, SessionFilter, SessionView};
+use ringwall_service::{Confirmation, Limit, SessionAddress, SessionChange, SessionFilter, SessionView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::parse;
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json, read_optional_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, JsonResult, PathParam, Query, deserialize, read_optional_json};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 100;
@@ -104,7 +105,7 @@ pub(crate) struct SessionDeleted {
         (status = 409, description = "A session with that id exists already")))]
 pub(crate) async fn create(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     body: Body,
 ) -> Result<(StatusCode, Json<SessionView>), Problem> {
     let body = read_optional_json(body, state.max_body_bytes).await?;
@@ -122,64 +123,56 @@ pub(crate) async fn create(
         callback_url: body.callback_url,
         security_mode: body.security_mode,
     };
-    Ok((StatusCode::CREATED, Json(state.service.create_session(&principal, address, change).await?)))
+    Ok((StatusCode::CREATED, Json(by.service.create_session(&by.principal, address, change).await?)))
 }
 
 #[utoipa::path(get, path = "/api/sessions", tag = "sessions", params(ListQuery),
     responses((status = 200, description = "The sessions that the caller may see", body = SessionPage)))]
-pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<ListQuery>,
-) -> Result<Json<SessionPage>, Problem> {
+pub(crate) async fn list(by: Caller, Query(query): Query<ListQuery>) -> JsonResult<SessionPage> {
     let filter = SessionFilter { user_id: query.user_id, agent_id: query.agent_id };
     if query.limit == Some(0) {
         return Err(Problem::invalid("limit: at least 1"));
     }
     let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
     let cursor = parse(query.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
-    let page = state.service.sessions(&principal, filter, limit, cursor).await?;
+    let page = by.service.sessions(&by.principal, filter, limit, cursor).await?;
     Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))
 }
 
 #[utoipa::path(get, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), SessionOwner),
     responses((status = 200, description = "The session", body = SessionView)))]
 pub(crate) async fn show(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<SessionView>, Problem> {
-    Ok(Json(state.service.session(&principal, &owner.address(id)).await?))
+) -> JsonResult<SessionView> {
+    Ok(Json(by.service.session(&by.principal, &owner.address(id)).await?))
 }
 
 #[utoipa::path(put, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), SessionOwner),
     request_body = SessionRulesBody,
     responses((status = 200, description = "The changed session", body = SessionView)))]
 pub(crate) async fn change(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-    body: Body,
-) -> Result<Json<SessionView>, Problem> {
-    let body: SessionRulesBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
+    JsonBody(body): JsonBody<SessionRulesBody>,
+) -> JsonResult<SessionView> {
     let change = SessionChange {
         confirmation: body.confirmation,
         callback_url: body.callback_url,
         security_mode: body.security_mode,
     };
-    Ok(Json(state.service.change_session(&principal, &owner.address(id), change).await?))
+    Ok(Json(by.service.change_session(&by.principal, &owner.address(id), change).await?))
 }
 
 #[utoipa::path(delete, path = "/api/sessions/{id}", tag = "sessions", params(("id" = String, Path), SessionOwner),
     responses((status = 200, description = "Its execs were cancelled, its box was ended and its files were deleted", body = SessionDeleted)))]
 pub(crate) async fn remove(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     Query(owner): Query<SessionOwner>,
-) -> Result<Json<SessionDeleted>, Problem> {
-    state.service.delete_session(&principal, &owner.address(id.clone())).await?;
+) -> JsonResult<SessionDeleted> {
+    by.service.delete_session(&by.principal, &owner.address(id.clone())).await?;
     Ok(Json(SessionDeleted { session_id: id, deleted: true }))
 }

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, OriginalUri, State};
+use axum::extract::{OriginalUri, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use ringwall_service::skills::{Catalogue, Skill};
-use ringwall_service::{Idempotency, InvokeOptions, Principal};
+use ringwall_service::{Idempotency, InvokeOptions};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::{ExecAnswer, respond};
 use crate::http::AppState;
+use crate::http::transport::access::Caller;
 use crate::http::transport::body::{PathParam, Query, idempotency_key, read_json};
 use crate::http::transport::problem::Problem;
 
@@ -50,7 +51,7 @@ pub(crate) async fn list(
     responses((status = 200, description = "The exec has ended, successfully or not; see `status`", body = ExecAnswer), (status = 202, description = "The exec is recorded and not ended yet", body = ExecAnswer)))]
 pub(crate) async fn invoke(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(id): PathParam<String>,
     OriginalUri(uri): OriginalUri,
     headers: HeaderMap,
@@ -61,6 +62,6 @@ pub(crate) async fn invoke(
     let options = InvokeOptions {
         idempotency: known.map(|known| Idempotency { key: known.key, body_digest: known.body_digest }),
     };
-    let submitted = state.service.invoke(&principal, &id, body, options).await?;
-    respond(&state, &principal, submitted, &headers).await
+    let submitted = by.service.invoke(&by.principal, &id, body, options).await?;
+    respond(&by, submitted, &headers).await
 }

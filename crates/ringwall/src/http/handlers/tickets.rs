@@ -2,13 +2,13 @@
 //! WebSocket.
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::http::{StatusCode, Uri};
-use ringwall_service::{HeldLogin, Principal, Timestamp};
+use ringwall_service::{HeldLogin, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::AppState;
+use crate::http::transport::access::Caller;
 use crate::http::transport::problem::Problem;
 
 /// Tickets are accepted on WebSocket routes only: beneath this prefix, and on terminals.
@@ -31,11 +31,10 @@ struct TicketQuery {
 #[utoipa::path(post, path = "/api/tickets", tag = "tickets",
     responses((status = 201, description = "A ticket that opens one WebSocket within 30 seconds", body = TicketView)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     login: Option<Extension<HeldLogin>>,
 ) -> Result<(StatusCode, Json<TicketView>), Problem> {
-    let ticket = state.service.issue_ticket(&principal, login.map(|Extension(login)| login))?;
+    let ticket = by.service.issue_ticket(&by.principal, login.map(|Extension(login)| login))?;
     Ok((StatusCode::CREATED, Json(TicketView { ticket: ticket.text, expires_at: ticket.expires_at })))
 }
 

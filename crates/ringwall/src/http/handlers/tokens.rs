@@ -2,19 +2,17 @@
 //! contains its text; the record has a hash.
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use ringwall_ids::IdError;
-use ringwall_service::{Holder, Limit, NewToken, Page, Principal, Timestamp, TokenId};
+use ringwall_service::{Holder, Limit, NewToken, Page, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::{paged, parse};
 use crate::cli::token::TokenView;
-use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, PathParam, Query};
 use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 100;
@@ -56,17 +54,15 @@ pub(crate) struct PageQuery {
 #[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = TokenBody,
     responses((status = 201, description = "The token with its text", body = CreatedToken)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    body: Body,
+    by: Caller,
+    JsonBody(body): JsonBody<TokenBody>,
 ) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
-    let body: TokenBody = deserialize(read_json(body, state.max_body_bytes).await?)?;
     let new = NewToken {
         holder: holder(&body)?,
         label: body.label,
         expires_at: body.expires_at.map(Timestamp::from_milliseconds),
     };
-    let (token, text) = state.service.create_token(&principal, new).await?;
+    let (token, text) = by.service.create_token(&by.principal, new).await?;
     Ok((StatusCode::CREATED, Json(CreatedToken { about: TokenView::from(&token), token: text })))
 }
 
@@ -87,24 +83,16 @@ fn holder(body: &TokenBody) -> Result<Holder, Problem> {
 
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens", params(PageQuery),
     responses((status = 200, description = "All tokens, newest first. The header `X-Next-Cursor` has the cursor of the next page", body = Vec<TokenView>)))]
-pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    Query(query): Query<PageQuery>,
-) -> Result<Response, Problem> {
+pub(crate) async fn list(by: Caller, Query(query): Query<PageQuery>) -> Result<Response, Problem> {
     let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
-    let page = state.service.tokens(&principal, limit, parse(query.cursor.as_deref())?).await?;
+    let page = by.service.tokens(&by.principal, limit, parse(query.cursor.as_deref())?).await?;
     Ok(paged(Page { items: page.items.iter().map(TokenView::from).collect(), next: page.next }))
 }
 
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(("id" = String, Path)),
     responses((status = 204, description = "The token was revoked")))]
-pub(crate) async fn revoke(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    PathParam(id): PathParam<String>,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn revoke(by: Caller, PathParam(id): PathParam<String>) -> Result<StatusCode, Problem> {
     let id: TokenId = id.parse().map_err(|_| Problem::not_found("there is no token with that id"))?;
-    state.service.revoke_token(&principal, &id).await?;
+    by.service.revoke_token(&by.principal, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

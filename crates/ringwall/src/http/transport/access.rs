@@ -1,11 +1,12 @@
 //! Authenticates requests by bearer token, login cookie or WebSocket ticket, and checks the least
 //! role of the route. The service checks again what the principal may see and do.
 
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use ringwall_service::{HeldLogin, Holder, Origin, Principal};
+use ringwall_service::{HeldLogin, Holder, Origin, Principal, Service};
 
 use super::cookie;
 use super::guarded_body::guard_body;
@@ -45,6 +46,24 @@ impl Access {
             | (Access::User, Holder::User(_)) => true,
             (Access::User | Access::Operator | Access::Owner, _) => false,
         }
+    }
+}
+
+/// The principal of an authenticated request, and the service.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) service: Service,
+    pub(crate) principal: Principal,
+}
+
+impl FromRequestParts<AppState> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        // Missing only on routes that are open to everyone.
+        let principal = parts.extensions.get::<Principal>().cloned();
+        let principal = principal.ok_or(ringwall_service::Error::Unauthenticated)?;
+        Ok(Caller { service: state.service.clone(), principal })
     }
 }
 

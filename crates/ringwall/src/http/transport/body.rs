@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use futures::StreamExt;
@@ -16,7 +17,11 @@ use sha2::{Digest, Sha256};
 
 use super::json;
 use super::problem::Problem;
+use crate::http::AppState;
 use crate::http::body_memory::Reservation;
+
+/// The result of a handler that responds with JSON.
+pub(crate) type JsonResult<T> = Result<Json<T>, Problem>;
 
 /// For the whole body.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -135,6 +140,18 @@ pub(crate) fn deserialize<T: DeserializeOwned>(body: Value) -> Result<T, Problem
         return Err(Problem::invalid("the body is malformed: it must be a JSON object"));
     }
     serde_json::from_value(body).map_err(|error| Problem::invalid(format!("the body is malformed: {error}")))
+}
+
+/// The body of a request as JSON. Unknown members are rejected if `T` has `deny_unknown_fields`.
+#[derive(Debug)]
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
+        deserialize(read_json(request.into_body(), state.max_body_bytes).await?).map(JsonBody)
+    }
 }
 
 /// The query parameters. Unknown ones are rejected if `T` has `deny_unknown_fields`.

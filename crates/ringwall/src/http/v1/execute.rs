@@ -5,9 +5,9 @@
 //! the exec runs to its end.
 
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use ringwall_service::{Address, Executed, Execution, Principal};
+use ringwall_service::{Address, Executed, Execution};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -15,7 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::envelope::{Envelope, success};
 use super::files::UserQuery;
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json, read_optional_json};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonBody, PathParam, Query, read_optional_json};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -41,13 +42,8 @@ pub(crate) struct ExecutedBody {
     exit_code: i32,
 }
 
-async fn respond(
-    state: &AppState,
-    principal: &Principal,
-    address: &Address,
-    what: Execution,
-) -> Result<Response, Problem> {
-    let Executed { stdout, stderr, exit_code } = state.service.execute(principal, address, what).await?;
+async fn respond(by: &Caller, address: &Address, what: Execution) -> Result<Response, Problem> {
+    let Executed { stdout, stderr, exit_code } = by.service.execute(&by.principal, address, what).await?;
     // Serializing megabytes would block the runtime's other tasks.
     Ok(tokio::task::block_in_place(|| success(ExecutedBody { stdout, stderror: stderr, exit_code }).into_response()))
 }
@@ -62,14 +58,12 @@ fn arguments(body: Option<Value>) -> Result<Vec<String>, Problem> {
     request_body = NewLine,
     responses((status = 200, description = "The command line has ended", body = Envelope<ExecutedBody>), (status = 403, description = "The command line contains a command that is not in the allow-list"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn line(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(UserQuery { user }): Query<UserQuery>,
-    body: Body,
+    JsonBody(body): JsonBody<NewLine>,
 ) -> Result<Response, Problem> {
-    let body: NewLine = deserialize(read_json(body, state.max_body_bytes).await?)?;
-    respond(&state, &principal, &Address { user, agent }, Execution::Line(body.command)).await
+    respond(&by, &Address { user, agent }, Execution::Line(body.command)).await
 }
 
 #[utoipa::path(post, path = "/v1/skills/{user}/{agent}/{skill}/execute", tag = "agent skills",
@@ -78,14 +72,14 @@ pub(crate) async fn line(
     responses((status = 200, description = "The program has ended", body = Envelope<ExecutedBody>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn skill(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((user, agent, skill)): PathParam<(String, String, String)>,
     Query(CommandQuery { command }): Query<CommandQuery>,
     body: Body,
 ) -> Result<Response, Problem> {
     let arguments = arguments(read_optional_json(body, state.max_body_bytes).await?)?;
     let address = Address { user: Some(user), agent };
-    respond(&state, &principal, &address, Execution::Skill { skill, command, arguments }).await
+    respond(&by, &address, Execution::Skill { skill, command, arguments }).await
 }
 
 #[utoipa::path(post, path = "/v1/sandbox/{user}/{agent}/execute", tag = "sandbox",
@@ -94,12 +88,12 @@ pub(crate) async fn skill(
     responses((status = 200, description = "The program has ended", body = Envelope<ExecutedBody>), (status = 403, description = "The program is not in the allow-list, or an argument is not allowed"), (status = 408, description = "Killed at the time limit")))]
 pub(crate) async fn sandbox(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((user, agent)): PathParam<(String, String)>,
     Query(CommandQuery { command }): Query<CommandQuery>,
     body: Body,
 ) -> Result<Response, Problem> {
     let arguments = arguments(read_optional_json(body, state.max_body_bytes).await?)?;
     let address = Address { user: Some(user), agent };
-    respond(&state, &principal, &address, Execution::Sandbox { command, arguments }).await
+    respond(&by, &address, Execution::Sandbox { command, arguments }).await
 }

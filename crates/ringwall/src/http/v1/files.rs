@@ -3,12 +3,11 @@
 //! Here a path is checked as text; the workspace opens it beneath a directory handle. Responses
 //! repeat paths as the client sent them.
 
-use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
-use ringwall_service::{Address, AgentPath, Download, Edit, Lines, Principal, Text};
+use ringwall_service::{Address, AgentPath, Download, Edit, Lines, Service, Text};
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
@@ -16,7 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::envelope::{self, Envelope, success};
 use super::upload::{SETTING, receive};
 use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, deserialize, read_json_within};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, PathParam, Query, deserialize, read_json_within};
 use crate::http::transport::file_response::send_file;
 use crate::http::transport::problem::Problem;
 use crate::http::transport::streamed_response::send_archive;
@@ -118,49 +118,46 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
 }
 
 /// Limit of request bodies that contain a file.
-pub(in crate::http) fn max_upload_bytes(state: &AppState) -> usize {
-    usize::try_from(state.service.upload_max_bytes()).unwrap_or(usize::MAX)
+pub(in crate::http) fn max_upload_bytes(service: &Service) -> usize {
+    usize::try_from(service.upload_max_bytes()).unwrap_or(usize::MAX)
 }
 
 #[utoipa::path(post, path = "/v1/files/{agent}/upload", tag = "files", params(("agent" = String, Path), UserQuery),
     request_body(content = FileForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "A sentence with the path of the file", body = Envelope<String>)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(UserQuery { user }): Query<UserQuery>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Envelope<String>>, Problem> {
-    let mut upload = state.service.begin_upload(&principal, &Address { user, agent }).await?;
-    let received = receive(&headers, body, state.service.upload_max_bytes(), &mut upload).await?;
-    let place = state.service.finish_upload(upload, &received.file_name).await?;
+) -> JsonResult<Envelope<String>> {
+    let mut upload = by.service.begin_upload(&by.principal, &Address { user, agent }).await?;
+    let received = receive(&headers, body, by.service.upload_max_bytes(), &mut upload).await?;
+    let place = by.service.finish_upload(upload, &received.file_name).await?;
     Ok(success(format!("File uploaded successfully: {place}")))
 }
 
 #[utoipa::path(get, path = "/v1/{agent}/files", tag = "files", params(("agent" = String, Path), PathQuery),
     responses((status = 200, description = "Paths of all regular files beneath the directory, sorted; empty if the directory does not exist", body = Envelope<Vec<String>>)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(PathQuery { path, user }): Query<PathQuery>,
-) -> Result<Json<Envelope<Vec<String>>>, Problem> {
-    let listing = state.service.list_files(&principal, &Address { user, agent }, parse(&path)?).await?;
+) -> JsonResult<Envelope<Vec<String>>> {
+    let listing = by.service.list_files(&by.principal, &Address { user, agent }, parse(&path)?).await?;
     Ok(success(listing.whole()))
 }
 
 #[utoipa::path(get, path = "/v1/{agent}/content", tag = "files", params(("agent" = String, Path), ContentQuery),
     responses((status = 200, description = "The text of the file, or a page of it", body = Envelope<FileContentSchema>)))]
 pub(crate) async fn content(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(ContentQuery { path, offset, limit, user }): Query<ContentQuery>,
 ) -> Result<Response, Problem> {
     let lines = Lines::page(offset, limit).map_err(ringwall_service::Error::from)?;
-    let text = state.service.read_file(&principal, &Address { user, agent }, &parse(&path)?, lines).await?;
+    let text = by.service.read_file(&by.principal, &Address { user, agent }, &parse(&path)?, lines).await?;
     Ok(envelope::text(text.content().len(), Content(text)))
 }
 
@@ -168,15 +165,14 @@ pub(crate) async fn content(
     request_body = NewContent,
     responses((status = 200, description = "The file was created or replaced; missing directories were created", body = Envelope<String>)))]
 pub(crate) async fn write(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(UserQuery { user }): Query<UserQuery>,
     body: Body,
-) -> Result<Json<Envelope<String>>, Problem> {
-    let new: NewContent = deserialize(read_json_within(body, max_upload_bytes(&state), SETTING).await?)?;
+) -> JsonResult<Envelope<String>> {
+    let new: NewContent = deserialize(read_json_within(body, max_upload_bytes(&by.service), SETTING).await?)?;
     let address = Address { user, agent };
-    state.service.replace_lines(&principal, &address, &parse(&new.file_path)?, None, &new.content).await?;
+    by.service.replace_lines(&by.principal, &address, &parse(&new.file_path)?, None, &new.content).await?;
     Ok(success(format!("Successfully created or overwritten file: {}", new.file_path)))
 }
 
@@ -184,28 +180,26 @@ pub(crate) async fn write(
     request_body = NewEdit,
     responses((status = 200, description = "The file was changed", body = Envelope<String>)))]
 pub(crate) async fn edit(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(UserQuery { user }): Query<UserQuery>,
     body: Body,
-) -> Result<Json<Envelope<String>>, Problem> {
-    let new: NewEdit = deserialize(read_json_within(body, max_upload_bytes(&state), SETTING).await?)?;
+) -> JsonResult<Envelope<String>> {
+    let new: NewEdit = deserialize(read_json_within(body, max_upload_bytes(&by.service), SETTING).await?)?;
     let expected = new.expected_replacements.unwrap_or(1);
     let edit = Edit { old: new.old_string, new: new.new_string, expected };
-    state.service.edit_file(&principal, &Address { user, agent }, &parse(&new.file_path)?, &edit).await?;
+    by.service.edit_file(&by.principal, &Address { user, agent }, &parse(&new.file_path)?, &edit).await?;
     Ok(success(format!("Successfully edited file: {}", new.file_path)))
 }
 
 #[utoipa::path(delete, path = "/v1/{agent}/delete", tag = "files", params(("agent" = String, Path), PathQuery),
     responses((status = 200, description = "The file, or the directory with its content, was deleted", body = Envelope<String>)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(PathQuery { path, user }): Query<PathQuery>,
-) -> Result<Json<Envelope<String>>, Problem> {
-    state.service.delete_path(&principal, &Address { user, agent }, &parse(&path)?).await?;
+) -> JsonResult<Envelope<String>> {
+    by.service.delete_path(&by.principal, &Address { user, agent }, &parse(&path)?).await?;
     Ok(success(format!("Successfully deleted path: {path}")))
 }
 
@@ -223,14 +217,14 @@ pub(crate) async fn delete(
     ))]
 pub(crate) async fn download(
     State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(PathQuery { path, user }): Query<PathQuery>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let permit = state.streams.acquire(&principal)?;
-    match state.service.download(&principal, &Address { user, agent }, parse(&path)?).await? {
+    let permit = state.streams.acquire(&by.principal)?;
+    match by.service.download(&by.principal, &Address { user, agent }, parse(&path)?).await? {
         Download::File { file, size } => send_file(file, size, &method, &headers, permit),
         Download::Directory(archive) => Ok(send_archive(archive, &method, permit)),
     }

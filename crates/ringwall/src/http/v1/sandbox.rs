@@ -1,19 +1,17 @@
 //! `/v1/sandbox/{user}/{agent}/…`: the general sandbox of an agent, which is its `files/`. Paths
 //! are relative to that; lines are addressed by range.
 
-use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::response::Response;
-use ringwall_service::{Address, AgentPath, Lines, Principal, Text};
+use ringwall_service::{Address, AgentPath, Lines, Text};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{self, Envelope, success};
 use super::files::max_upload_bytes;
 use super::upload::SETTING;
-use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query, read_text_within};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, PathParam, Query, read_text_within};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -78,14 +76,13 @@ pub(super) fn ranged(text: Text, lines: Option<Lines>) -> Response {
 
 /// Reads a range of a file in the sandbox or in a skill.
 pub(super) async fn read_range(
-    state: &AppState,
-    principal: &Principal,
+    by: &Caller,
     address: &Address,
     path: &AgentPath,
     query: &RangeQuery,
 ) -> Result<Response, Problem> {
     let lines = query.lines()?;
-    let text = state.service.read_file(principal, address, path, lines.unwrap_or(Lines::ALL)).await?;
+    let text = by.service.read_file(&by.principal, address, path, lines.unwrap_or(Lines::ALL)).await?;
     Ok(ranged(text, lines))
 }
 
@@ -98,16 +95,15 @@ fn parse(path: &str) -> Result<AgentPath, Problem> {
     request_body(content = String, content_type = "text/plain"),
     responses((status = 200, description = "The lines, or without a range the whole file, were replaced by the body", body = Envelope<String>)))]
 pub(crate) async fn edit(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((user, agent)): PathParam<(String, String)>,
     Query(query): Query<RangeQuery>,
     body: Body,
-) -> Result<Json<Envelope<&'static str>>, Problem> {
+) -> JsonResult<Envelope<&'static str>> {
     let address = Address { user: Some(user), agent };
     let (path, lines) = (parse(&query.path)?, query.lines()?);
-    let text = read_text_within(body, max_upload_bytes(&state), SETTING).await?;
-    state.service.replace_lines(&principal, &address, &path, lines, &text).await?;
+    let text = read_text_within(body, max_upload_bytes(&by.service), SETTING).await?;
+    by.service.replace_lines(&by.principal, &address, &path, lines, &text).await?;
     Ok(success("Sandbox file updated successfully."))
 }
 
@@ -115,23 +111,21 @@ pub(crate) async fn edit(
     params(("user" = String, Path), ("agent" = String, Path)),
     responses((status = 200, description = "Paths of all regular files, relative to the sandbox, sorted", body = Envelope<Vec<String>>)))]
 pub(crate) async fn files(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((user, agent)): PathParam<(String, String)>,
-) -> Result<Json<Envelope<Vec<String>>>, Problem> {
+) -> JsonResult<Envelope<Vec<String>>> {
     let address = Address { user: Some(user), agent };
-    Ok(success(state.service.list_files(&principal, &address, parse("")?).await?.relative()))
+    Ok(success(by.service.list_files(&by.principal, &address, parse("")?).await?.relative()))
 }
 
 #[utoipa::path(get, path = "/v1/sandbox/{user}/{agent}/content", tag = "sandbox",
     params(("user" = String, Path), ("agent" = String, Path), RangeQuery),
     responses((status = 200, description = "The text of the file, or the lines of the range", body = Envelope<RangeContentSchema>)))]
 pub(crate) async fn content(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((user, agent)): PathParam<(String, String)>,
     Query(query): Query<RangeQuery>,
 ) -> Result<Response, Problem> {
     let address = Address { user: Some(user), agent };
-    read_range(&state, &principal, &address, &parse(&query.path)?, &query).await
+    read_range(&by, &address, &parse(&query.path)?, &query).await
 }

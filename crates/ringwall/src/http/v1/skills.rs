@@ -1,19 +1,17 @@
 //! `/v1/skills`: uploads, lists and deletes the skills of an agent. Routes without `{user}` concern
 //! the caller's own user.
 
-use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
-use ringwall_service::{Address, LayeredSkill, Principal, SkillLayer, SkillName, SkillSummary, SkillUpload};
+use ringwall_service::{Address, LayeredSkill, SkillLayer, SkillName, SkillSummary, SkillUpload};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::envelope::{Envelope, success};
 use super::files::UserQuery;
 use super::upload::receive;
-use crate::http::AppState;
-use crate::http::transport::body::{PathParam, Query};
+use crate::http::transport::access::Caller;
+use crate::http::transport::body::{JsonResult, PathParam, Query};
 use crate::http::transport::problem::Problem;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -50,16 +48,15 @@ pub(crate) struct SkillForm {
     params(("agent" = String, Path), UserQuery), request_body(content = SkillForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "A text with one line per installed skill", body = Envelope<String>)))]
 pub(crate) async fn upload_own(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(UserQuery { user }): Query<UserQuery>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Envelope<String>>, Problem> {
+) -> JsonResult<Envelope<String>> {
     let address = Address { user, agent };
-    let (upload, _) = receive_skills(&state, &principal, &address, SkillLayer::Overlay, &headers, body).await?;
-    let skills = state.service.finish_skill_upload(&principal, upload, SkillLayer::Overlay).await?;
+    let (upload, _) = receive_skills(&by, &address, SkillLayer::Overlay, &headers, body).await?;
+    let skills = by.service.finish_skill_upload(&by.principal, upload, SkillLayer::Overlay).await?;
     let lines =
         skills.iter().map(|skill| format!("\n- Skill [{skill}] uploaded to [skills/{skill}], Status: [Success]"));
     Ok(success(format!("Upload successful. Details:{}", lines.collect::<String>())))
@@ -70,19 +67,18 @@ pub(crate) async fn upload_own(
     request_body(content = SkillForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "A sentence with the installed skills and their paths", body = Envelope<String>)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((user, agent)): PathParam<(String, String)>,
     Query(ScopeQuery { scope }): Query<ScopeQuery>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Envelope<String>>, Problem> {
+) -> JsonResult<Envelope<String>> {
     // A wrong query parameter is rejected before the upload.
     let announced = layer(scope.as_deref(), None)?;
     let address = Address { user: Some(user.clone()), agent: agent.clone() };
-    let (upload, form_scope) = receive_skills(&state, &principal, &address, announced, &headers, body).await?;
+    let (upload, form_scope) = receive_skills(&by, &address, announced, &headers, body).await?;
     let layer = layer(scope.as_deref(), form_scope.as_deref())?;
-    let skills = state.service.finish_skill_upload(&principal, upload, layer).await?;
+    let skills = by.service.finish_skill_upload(&by.principal, upload, layer).await?;
     let place = match layer {
         SkillLayer::Overlay => format!("skill/overlay/{user}/{agent}"),
         SkillLayer::Baseline => format!("skill/baseline/{agent}"),
@@ -95,61 +91,56 @@ pub(crate) async fn upload(
     params(("agent" = String, Path), UserQuery),
     responses((status = 200, description = "The skills of both layers", body = Envelope<Vec<SkillSummary>>)))]
 pub(crate) async fn list_own(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(UserQuery { user }): Query<UserQuery>,
-) -> Result<Json<Envelope<Vec<SkillSummary>>>, Problem> {
-    Ok(success(state.service.agent_skills(&principal, &Address { user, agent }).await?))
+) -> JsonResult<Envelope<Vec<SkillSummary>>> {
+    Ok(success(by.service.agent_skills(&by.principal, &Address { user, agent }).await?))
 }
 
 #[utoipa::path(get, path = "/v1/skills/{user}/{agent}/list", tag = "agent skills",
     params(("user" = String, Path), ("agent" = String, Path)),
     responses((status = 200, description = "The skills of both layers", body = Envelope<Vec<SkillSummary>>)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam((user, agent)): PathParam<(String, String)>,
-) -> Result<Json<Envelope<Vec<SkillSummary>>>, Problem> {
-    Ok(success(state.service.agent_skills(&principal, &Address { user: Some(user), agent }).await?))
+) -> JsonResult<Envelope<Vec<SkillSummary>>> {
+    Ok(success(by.service.agent_skills(&by.principal, &Address { user: Some(user), agent }).await?))
 }
 
 #[utoipa::path(get, path = "/v1/skills/{agent}/layers", tag = "agent skills",
     params(("agent" = String, Path), UserQuery),
     responses((status = 200, description = "The skills of both layers, each with its layer", body = Envelope<Vec<LayeredSkill>>)))]
 pub(crate) async fn layers(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(UserQuery { user }): Query<UserQuery>,
-) -> Result<Json<Envelope<Vec<LayeredSkill>>>, Problem> {
-    Ok(success(state.service.layered_skills(&principal, &Address { user, agent }).await?))
+) -> JsonResult<Envelope<Vec<LayeredSkill>>> {
+    Ok(success(by.service.layered_skills(&by.principal, &Address { user, agent }).await?))
 }
 
 #[utoipa::path(delete, path = "/v1/skills/{agent}/delete", tag = "agent skills",
     params(("agent" = String, Path), SkillQuery),
     responses((status = 200, description = "The skill was deleted for this user; a baseline skill stays for other users", body = Envelope<String>)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
+    by: Caller,
     PathParam(agent): PathParam<String>,
     Query(SkillQuery { name, user }): Query<SkillQuery>,
-) -> Result<Json<Envelope<String>>, Problem> {
-    state.service.delete_skill(&principal, &Address { user, agent }, &name).await?;
+) -> JsonResult<Envelope<String>> {
+    by.service.delete_skill(&by.principal, &Address { user, agent }, &name).await?;
     Ok(success(format!("Successfully deleted skill: {name}")))
 }
 
 /// Receives the file of a form, and its field `scope`.
 async fn receive_skills(
-    state: &AppState,
-    principal: &Principal,
+    by: &Caller,
     address: &Address,
     layer: SkillLayer,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(SkillUpload, Option<String>), Problem> {
-    let mut upload = state.service.begin_skill_upload(principal, address, layer).await?;
-    let received = receive(headers, body, state.service.upload_max_bytes(), &mut upload).await?;
+    let mut upload = by.service.begin_skill_upload(&by.principal, address, layer).await?;
+    let received = receive(headers, body, by.service.upload_max_bytes(), &mut upload).await?;
     Ok((upload, received.scope))
 }
 

@@ -5,85 +5,47 @@
 //! checked again before each answer.
 
 use axum::extract::ws::{Message, close_code};
-use axum::extract::{Extension, State};
 use axum::response::Response;
-use ringwall_service::{ApprovalStream, ApprovalTopic, HeldLogin, Origin, Principal, StreamEnd};
+use ringwall_service::{ApprovalStream, ApprovalTopic, Origin, StreamEnd};
 use serde_json::Value;
 
-use super::connection::{End, SocketConnection, SocketPermit, UpgradeResult, upgrade};
+use super::connection::{End, SocketConnection, SocketRequest};
 use super::messages::{ClientAnswer, Rejection, announcement_json, parse_answer};
-use crate::http::AppState;
 use crate::http::transport::body::PathParam;
-use crate::http::transport::connections::ClientConnection;
 use crate::http::transport::problem::Problem;
 
 #[utoipa::path(get, path = "/ws/sessions/{id}", tag = "approvals", params(("id" = String, Path, description = "Session id")),
     responses((status = 101, description = "A WebSocket. The server sends `permission_request`, `permission_resolved` and `error`; the client sends `permission_response`")))]
-pub(crate) async fn session(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    client: Option<Extension<ClientConnection>>,
-    login: Option<Extension<HeldLogin>>,
-    PathParam(id): PathParam<String>,
-    handshake: UpgradeResult,
-) -> Result<Response, Problem> {
-    open(&state, principal, client, login, ApprovalTopic::session(&id)?, handshake)
+pub(crate) async fn session(request: SocketRequest, PathParam(id): PathParam<String>) -> Result<Response, Problem> {
+    open(request, ApprovalTopic::session(&id)?)
 }
 
 #[utoipa::path(get, path = "/ws/chat/{id}", tag = "approvals", params(("id" = String, Path, description = "Session id")),
     responses((status = 101, description = "Alias of `/ws/sessions/{id}`")))]
-pub(crate) async fn chat(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    client: Option<Extension<ClientConnection>>,
-    login: Option<Extension<HeldLogin>>,
-    PathParam(id): PathParam<String>,
-    handshake: UpgradeResult,
-) -> Result<Response, Problem> {
-    open(&state, principal, client, login, ApprovalTopic::session(&id)?, handshake)
+pub(crate) async fn chat(request: SocketRequest, PathParam(id): PathParam<String>) -> Result<Response, Problem> {
+    open(request, ApprovalTopic::session(&id)?)
 }
 
 #[utoipa::path(get, path = "/ws/approvals", tag = "approvals",
     responses((status = 101, description = "A WebSocket like `/ws/sessions/{id}`, for the sessions of all users")))]
-pub(crate) async fn all(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    client: Option<Extension<ClientConnection>>,
-    login: Option<Extension<HeldLogin>>,
-    handshake: UpgradeResult,
-) -> Result<Response, Problem> {
-    open(&state, principal, client, login, ApprovalTopic::All, handshake)
+pub(crate) async fn all(request: SocketRequest) -> Result<Response, Problem> {
+    open(request, ApprovalTopic::All)
 }
 
 #[utoipa::path(get, path = "/ws/approvals/own", tag = "approvals",
     responses((status = 101, description = "A WebSocket like `/ws/sessions/{id}`, for all sessions that the caller may see")))]
-pub(crate) async fn own(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    client: Option<Extension<ClientConnection>>,
-    login: Option<Extension<HeldLogin>>,
-    handshake: UpgradeResult,
-) -> Result<Response, Problem> {
-    open(&state, principal, client, login, ApprovalTopic::Own, handshake)
+pub(crate) async fn own(request: SocketRequest) -> Result<Response, Problem> {
+    open(request, ApprovalTopic::Own)
 }
 
-fn open(
-    state: &AppState,
-    principal: Principal,
-    client: Option<Extension<ClientConnection>>,
-    login: Option<Extension<HeldLogin>>,
-    topic: ApprovalTopic,
-    handshake: UpgradeResult,
-) -> Result<Response, Problem> {
-    let upgrade = upgrade(handshake, "GET /api/approvals?status=pending lists the open approvals")?;
-    let remote = client.as_ref().map(|Extension(client)| client.remote);
-    let principal = principal.through(Origin { door: "websocket", remote, client: None });
-    let permit = SocketPermit::acquire(state, &principal, client, login)?;
-    let mut following = state.service.follow_approvals(&principal, topic.clone())?;
-    let service = state.service.clone();
+fn open(request: SocketRequest, topic: ApprovalTopic) -> Result<Response, Problem> {
+    let remote = request.client.as_ref().map(|client| client.remote);
+    let (upgrade, permit, by) = request.accept("GET /api/approvals?status=pending lists the open approvals")?;
+    let principal = by.principal.through(Origin { door: "websocket", remote, client: None });
+    let mut following = by.service.follow_approvals(&principal, topic.clone())?;
     Ok(upgrade.on_upgrade(async move |socket| {
-        let mut socket =
-            ApprovalSocket { topic, connection: SocketConnection::new(service, principal, permit, socket) };
+        let connection = SocketConnection::new(by.service, principal, permit, socket);
+        let mut socket = ApprovalSocket { topic, connection };
         let end = socket.run(&mut following).await;
         socket.connection.close(end).await;
     }))

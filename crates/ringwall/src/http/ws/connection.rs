@@ -9,15 +9,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Extension;
+use axum::extract::FromRequestParts;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use ringwall_service::{HeldLogin, Principal, Service};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
 use crate::http::AppState;
-use crate::http::transport::caller_limits::CallerPermit;
+use crate::http::transport::access::Caller;
+use crate::http::transport::caller_limits::{CallerLimit, CallerPermit};
 use crate::http::transport::connection_limit::{ActiveRequest, ConnectionPermit};
 use crate::http::transport::connections::ClientConnection;
 use crate::http::transport::problem::Problem;
@@ -32,16 +34,45 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// RFC 6455: a control frame has at most 125 bytes, 2 of them for the close code.
 const MAX_REASON_LEN: usize = 123;
 
-pub(crate) type UpgradeResult = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+/// A request to open a WebSocket, by an authenticated caller.
+pub(crate) struct SocketRequest {
+    pub(crate) by: Caller,
+    pub(crate) client: Option<ClientConnection>,
+    login: Option<HeldLogin>,
+    handshake: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    sockets: Arc<CallerLimit>,
+}
 
-/// Returns the upgrade, or 426 if the request is an ordinary one.
-pub(crate) fn upgrade(handshake: UpgradeResult, otherwise: &str) -> Result<WebSocketUpgrade, Problem> {
-    let upgrade = handshake.map_err(|_| {
-        let message = "this route is a WebSocket, and the request is not a WebSocket handshake";
-        Problem::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
-            .with_hint(format!("connect with a WebSocket client; {otherwise}"))
-    })?;
-    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES))
+impl FromRequestParts<AppState> for SocketRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        Ok(SocketRequest {
+            by: Caller::from_request_parts(parts, state).await?,
+            client: parts.extensions.get::<ClientConnection>().cloned(),
+            login: parts.extensions.get::<HeldLogin>().cloned(),
+            handshake: WebSocketUpgrade::from_request_parts(parts, state).await,
+            sockets: Arc::clone(&state.sockets),
+        })
+    }
+}
+
+impl SocketRequest {
+    /// Returns the upgrade. An ordinary request is 426, with the hint `otherwise`.
+    pub(crate) fn accept(self, otherwise: &str) -> Result<(WebSocketUpgrade, SocketPermit, Caller), Problem> {
+        let upgrade = self.handshake.map_err(|_| {
+            let message = "this route is a WebSocket, and the request is not a WebSocket handshake";
+            Problem::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
+                .with_hint(format!("connect with a WebSocket client; {otherwise}"))
+        })?;
+        let permit = SocketPermit {
+            _count: self.sockets.acquire(&self.by.principal)?,
+            _request: self.client.as_ref().and_then(|client| client.permit.begin()),
+            client: self.client,
+            login: self.login,
+        };
+        Ok((upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES), permit, self.by))
+    }
 }
 
 /// What an open socket occupies: its count for the caller, its connection's slot, its login.
@@ -51,22 +82,6 @@ pub(crate) struct SocketPermit {
     client: Option<ClientConnection>,
     /// The login of a client that authenticated by cookie. The socket ends with it.
     login: Option<HeldLogin>,
-}
-
-impl SocketPermit {
-    pub(crate) fn acquire(
-        state: &AppState,
-        principal: &Principal,
-        client: Option<Extension<ClientConnection>>,
-        login: Option<Extension<HeldLogin>>,
-    ) -> Result<Self, Problem> {
-        Ok(SocketPermit {
-            _count: state.sockets.acquire(principal)?,
-            _request: client.as_ref().and_then(|Extension(client)| client.permit.begin()),
-            client: client.map(|Extension(client)| client),
-            login: login.map(|Extension(login)| login),
-        })
-    }
 }
 
 /// Why a socket ends.

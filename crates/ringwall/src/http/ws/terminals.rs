@@ -6,17 +6,14 @@
 //! socket.
 
 use axum::extract::ws::{Message, close_code};
-use axum::extract::{Extension, State};
 use axum::response::Response;
-use ringwall_service::{HeldLogin, OpenedTerminal, Principal, SessionAddress, Terminal, TerminalEvent, WindowSize};
+use ringwall_service::{OpenedTerminal, SessionAddress, Terminal, TerminalEvent, WindowSize};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 
-use super::connection::{End, SocketConnection, SocketPermit, UpgradeResult, upgrade};
-use crate::http::AppState;
+use super::connection::{End, SocketConnection, SocketRequest};
 use crate::http::transport::body::{PathParam, Query};
-use crate::http::transport::connections::ClientConnection;
 use crate::http::transport::json;
 use crate::http::transport::problem::Problem;
 
@@ -62,29 +59,24 @@ struct Size {
         (status = 101, description = "A WebSocket. Binary messages are keyboard input and output. The client may send `{\"resize\":{\"cols\",\"rows\"}}`; the server sends `{\"begun\":{\"exec_id\"}}` and `{\"exit\":{\"code\",\"status\",\"reason\"}}`"),
     ))]
 pub(crate) async fn open(
-    State(state): State<AppState>,
-    Extension(principal): Extension<Principal>,
-    client: Option<Extension<ClientConnection>>,
-    login: Option<Extension<HeldLogin>>,
+    request: SocketRequest,
     PathParam(id): PathParam<String>,
     Query(query): Query<TerminalQuery>,
-    handshake: UpgradeResult,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade(handshake, "POST /api/sessions/{id}/processes runs a command without a terminal")?;
+    let (upgrade, permit, by) =
+        request.accept("POST /api/sessions/{id}/processes runs a command without a terminal")?;
     let TerminalQuery { cols, rows, command, agent_id, user_id, .. } = query;
     let size = window_size(cols.unwrap_or(DEFAULT_WINDOW.columns), rows.unwrap_or(DEFAULT_WINDOW.rows))
         .map_err(Problem::invalid)?;
-    let permit = SocketPermit::acquire(&state, &principal, client, login)?;
     let address = SessionAddress { session_id: id, user_id, agent_id };
-    let opened = match state.service.open_terminal(&principal, address, command, size).await {
+    let opened = match by.service.open_terminal(&by.principal, address, command, size).await {
         Ok(opened) => Ok(opened),
         // Sent as a close reason: browsers hide the response to a failed handshake from scripts.
         Err(error @ ringwall_service::Error::BackendUnavailable { .. }) => Err(error.to_string()),
         Err(error) => return Err(Problem::from_session_error(error)),
     };
-    let service = state.service.clone();
     Ok(upgrade.on_upgrade(async move |socket| {
-        let mut connection = SocketConnection::new(service, principal, permit, socket);
+        let mut connection = SocketConnection::new(by.service, by.principal, permit, socket);
         let end = match opened {
             Ok(OpenedTerminal::There(terminal)) => {
                 TerminalSocket { connection: &mut connection, terminal: *terminal }.run().await
