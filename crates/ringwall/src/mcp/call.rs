@@ -1,26 +1,32 @@
-//! One tool call: finds the tool, starts it, and waits for its end or for an approval that the
-//! client's user cannot give.
+//! One tool call: starts an exec or a browser action, and waits for its end or for an approval that
+//! the client's user cannot give.
 //!
-//! A repeated request with an answer resumes the exec of the first request and starts nothing.
+//! A repeated request with an answer resumes what the first request started, and starts nothing.
 
+use std::collections::VecDeque;
+
+use parking_lot::{Mutex, MutexGuard};
+use ringwall_risk::Locale;
 use ringwall_service::{
-    ApprovalStatus, ApprovalView, CodeBegun, Error, ExecId, ExecView, Execution, Limit, Service, SessionCommand,
+    ApprovalStatus, ApprovalView, BrowserAnswer, BrowserBegun, CodeBegun, CodeRequest, Error, ExecId, ExecView,
+    Execution, Limit, OnBusy, Service, SessionCommand,
 };
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, InputRequiredResult, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 
 use super::arguments::{CodeArguments, CommandArguments, SkillArguments, StatusArguments, read};
 use super::caller::Caller;
-use super::code::{self, PendingCalls};
 use super::elicitation::{self, AskMethod, Seal, UserAnswer};
-use super::follow::{Followed, Follower, cancel, summarize};
+use super::follow::{Followed, Follower};
 use super::results::{ApprovalState, ApprovalSummary, RunError, RunSummary, answer, error_result, service_error};
 use super::tools::BuiltIn;
-use super::{files, skills};
+use super::{browser, skills};
 
 /// The result of a cancelled request, if the client still reads it.
-pub(super) const CANCELLED: &str = "the request was cancelled";
+const CANCELLED: &str = "the request was cancelled";
+/// As many calls as there may be open approvals on a server.
+const MAX_PENDING_CALLS: usize = 2048;
 
 /// A tool call and its context.
 pub(super) struct Call<'a> {
@@ -39,19 +45,80 @@ enum ToolTarget {
     Skill(String),
 }
 
-/// A started exec, by the form of its result.
-enum Started {
+/// A started exec or browser action, by the form of its result.
+#[derive(Debug, Clone)]
+pub(super) enum Started {
     Code(CodeBegun),
     Command(ExecId),
     Skill(ExecId),
+    Browser(BrowserBegun),
 }
 
 impl Started {
-    fn exec_id(&self) -> ExecId {
+    /// The current exec. It differs from the first one if an approver has changed the code.
+    pub(super) fn exec_id(&self) -> ExecId {
         match self {
-            Started::Code(started) => started.latest(),
+            Started::Code(begun) => begun.latest(),
             Started::Command(exec_id) | Started::Skill(exec_id) => exec_id.clone(),
+            Started::Browser(begun) => begun.action_id.clone(),
         }
+    }
+
+    fn is(&self, exec_id: &ExecId) -> bool {
+        matches!(self, Started::Code(begun) if begun.exec_id == *exec_id) || self.exec_id() == *exec_id
+    }
+}
+
+/// The end of what was started.
+pub(super) enum Ended {
+    Exec(Box<ExecView>),
+    Browser(BrowserAnswer),
+}
+
+/// What became of a question to the client's user.
+enum Asked {
+    /// The approval was answered or has ended.
+    Settled,
+    /// The approval is open and must be answered elsewhere. The error rejected this user's answer.
+    Open(Option<Error>),
+    /// The question is the result of the call.
+    InputRequired(InputRequiredResult),
+    /// The client cancelled the call.
+    Cancelled,
+}
+
+/// Code and browser actions whose calls returned while an approval is open, for `approval_status`
+/// and for the repeated request. The record has neither the results of browser actions, nor the
+/// assessment of code and the files that it created.
+#[derive(Debug, Default)]
+pub(super) struct PendingCalls(Mutex<VecDeque<Started>>);
+
+impl PendingCalls {
+    fn keep(&self, started: Started) {
+        let started = match started {
+            Started::Code(begun) => Started::Code(begun.set_aside()),
+            Started::Browser(_) => started,
+            Started::Command(_) | Started::Skill(_) => return,
+        };
+        let mut kept = self.lock();
+        if kept.iter().any(|known| known.is(&started.exec_id())) {
+            return;
+        }
+        if kept.len() >= MAX_PENDING_CALLS {
+            // Without its entry an unfinished browser action has no result; code has one in the record.
+            let removable = |old: &Started| !matches!(old, Started::Browser(begun) if !begun.is_over());
+            let oldest = kept.iter().position(removable).unwrap_or(0);
+            kept.remove(oldest);
+        }
+        kept.push_back(started);
+    }
+
+    fn find(&self, exec_id: &ExecId) -> Option<Started> {
+        self.lock().iter().find(|started| started.is(exec_id)).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Started>> {
+        self.0.lock()
     }
 }
 
@@ -92,25 +159,38 @@ impl Call<'_> {
         tool: BuiltIn,
         arguments: Option<JsonObject>,
     ) -> Result<Result<CallToolResponse, Error>, String> {
-        let (service, caller) = (self.service, self.caller);
         let result = match tool {
             BuiltIn::RunCode => return Ok(self.run_code(read(arguments)?).await),
             BuiltIn::RunCommand => return Ok(self.run_command(read(arguments)?).await),
             BuiltIn::RunSkill => return Ok(self.run_skill(read(arguments)?).await),
             BuiltIn::Browser(tool) => return Ok(self.browse(tool, tool.check(arguments)?).await),
-            BuiltIn::ReadFile => files::read(service, caller, read(arguments)?).await,
-            BuiltIn::WriteFile => files::write(service, caller, read(arguments)?).await,
-            BuiltIn::EditFile => files::edit(service, caller, read(arguments)?).await,
-            BuiltIn::ListFiles => files::list(service, caller, read(arguments)?).await,
-            BuiltIn::DeleteFile => files::delete(service, caller, read(arguments)?).await,
+            BuiltIn::ReadFile => self.read_file(read(arguments)?).await,
+            BuiltIn::WriteFile => self.write_file(read(arguments)?).await,
+            BuiltIn::EditFile => self.edit_file(read(arguments)?).await,
+            BuiltIn::ListFiles => self.list_files(read(arguments)?).await,
+            BuiltIn::DeleteFile => self.delete_file(read(arguments)?).await,
             BuiltIn::ApprovalStatus => self.approval_status(read(arguments)?).await,
         };
         Ok(result.map(CallToolResponse::from))
     }
 
     async fn run_code(&self, arguments: CodeArguments) -> Result<CallToolResponse, Error> {
-        let started = code::begin(self.service, self.caller, arguments).await?;
-        self.wait_for_result(Started::Code(started)).await
+        let request = CodeRequest {
+            session_id: self.caller.session(arguments.session_id),
+            user_id: self.caller.user(),
+            agent_id: Some(self.caller.agent()),
+            code: arguments.code,
+            language: arguments.language,
+            timeout_s: arguments.timeout,
+            backend: arguments.backend,
+            max_memory_mb: arguments.max_memory_mb,
+            max_output_bytes: None,
+            files: arguments.files.into_iter().map(|file| (file.path, file.content.into_bytes())).collect(),
+            context_id: arguments.context_id,
+            on_busy: OnBusy::Wait,
+        };
+        let begun = self.service.begin_code(&self.caller.principal, request).await?;
+        self.wait_for_result(Started::Code(begun)).await
     }
 
     async fn run_command(&self, arguments: CommandArguments) -> Result<CallToolResponse, Error> {
@@ -133,11 +213,6 @@ impl Call<'_> {
         self.wait_for_result(Started::Command(started.exec_id)).await
     }
 
-    async fn call_skill(&self, id: &str, arguments: Option<JsonObject>) -> Result<CallToolResponse, Error> {
-        let exec_id = skills::begin(self.service, self.caller, id, arguments).await?;
-        self.wait_for_result(Started::Skill(exec_id)).await
-    }
-
     /// Resumes the exec of an earlier request with the answer of the client's user.
     async fn resume(
         &self,
@@ -146,28 +221,17 @@ impl Call<'_> {
         approval_id: &str,
         answer: UserAnswer,
     ) -> Result<CallToolResponse, Error> {
-        let forgotten = || Error::NotFound { what: "pending request for this requestState".to_owned() };
         let view = self.service.approval(&self.caller.principal, approval_id).await?;
-        if let ToolTarget::BuiltIn(BuiltIn::Browser(_)) = target {
-            let started = self.pending_calls.find_browser(&exec_id).ok_or_else(forgotten)?;
-            return match answer {
-                UserAnswer::Answer(given) => {
-                    match elicitation::submit(self.service, self.caller, approval_id, given).await {
-                        Ok(()) => self.wait_for_browser(started).await,
-                        Err(error) => Ok(self.browser_pending(started, &view, Some(&error)).into()),
-                    }
-                }
-                UserAnswer::None => Ok(self.browser_pending(started, &view, None).into()),
-                UserAnswer::Missing => self.wait_for_browser(started).await,
-            };
-        }
         let started = match (target, self.pending_calls.find(&exec_id)) {
-            (ToolTarget::BuiltIn(BuiltIn::RunCode), Some(started)) => Started::Code(started),
+            (ToolTarget::BuiltIn(BuiltIn::RunCode), Some(started @ Started::Code(_)))
+            | (ToolTarget::BuiltIn(BuiltIn::Browser(_)), Some(started @ Started::Browser(_))) => started,
             (ToolTarget::BuiltIn(BuiltIn::RunCode | BuiltIn::RunCommand | BuiltIn::RunSkill), _) => {
                 Started::Command(exec_id)
             }
             (ToolTarget::Skill(_), _) => Started::Skill(exec_id),
-            (ToolTarget::BuiltIn(_), _) => return Err(forgotten()),
+            (ToolTarget::BuiltIn(_), _) => {
+                return Err(Error::NotFound { what: "pending request for this requestState".to_owned() });
+            }
         };
         match answer {
             UserAnswer::Answer(given) => {
@@ -182,98 +246,144 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until the exec has ended or needs an approval from elsewhere.
-    async fn wait_for_result(&self, started: Started) -> Result<CallToolResponse, Error> {
-        let mut follower = Follower::new(self.service, self.caller, self.context, started.exec_id()).await?;
+    /// Waits until what was started has ended or needs an approval from elsewhere.
+    pub(super) async fn wait_for_result(&self, started: Started) -> Result<CallToolResponse, Error> {
+        let mut follower = Follower::new(self, &started).await?;
         loop {
-            let view = match follower.follow().await? {
-                Followed::Ended(_) if started.exec_id() != follower.exec_id => {
+            let exec_id = follower.exec_id.clone();
+            let view = match follower.follow(self.end_of(&started, &exec_id)).await? {
+                Followed::Ended(Ended::Exec(_)) if started.exec_id() != exec_id => {
                     // An approver changed the code, which runs as another exec.
-                    follower = Follower::new(self.service, self.caller, self.context, started.exec_id()).await?;
+                    follower = Follower::new(self, &started).await?;
                     continue;
                 }
-                Followed::Ended(view) => return Ok(self.result(started, &view).await?.into()),
-                Followed::GivenUp => return Ok(error_result(CANCELLED).into()),
+                Followed::Ended(ended) => return Ok(self.result(started, ended).await?.into()),
+                Followed::Cancelled => return Ok(self.cancel(&started).await.into()),
                 Followed::Asks(view) => view,
             };
-            match AskMethod::of(self.caller, self.context) {
-                AskMethod::Unavailable => return Ok(self.pending(started, &view, None).into()),
-                AskMethod::Result => {
-                    self.hold(started);
-                    return Ok(self.seal.result(self.caller, self.tool, &view).into());
+            match self.ask(&mut follower, &view).await {
+                Asked::Settled => {}
+                Asked::Open(why) => return Ok(self.pending(started, &view, why.as_ref()).into()),
+                Asked::InputRequired(question) => {
+                    self.pending_calls.keep(started);
+                    return Ok(question.into());
                 }
-                AskMethod::Request => {}
-            }
-            let answer = tokio::select! {
-                biased;
-                () = self.context.ct.cancelled() => {
-                    cancel(self.service, self.caller, &view.exec_id).await;
-                    return Ok(error_result(CANCELLED).into());
-                }
-                () = follower.settled(&view.id) => continue,
-                answer = elicitation::ask(self.context, &view) => answer,
-            };
-            let submitted = match answer {
-                UserAnswer::None | UserAnswer::Missing => return Ok(self.pending(started, &view, None).into()),
-                UserAnswer::Answer(given) => {
-                    elicitation::submit(self.service, self.caller, view.id.as_str(), given).await
-                }
-            };
-            if let Err(error) = submitted {
-                return Ok(self.pending(started, &view, Some(&error)).into());
+                Asked::Cancelled => return Ok(self.cancel(&started).await.into()),
             }
         }
     }
 
-    async fn result(&self, started: Started, view: &ExecView) -> Result<CallToolResult, Error> {
+    async fn end_of(&self, started: &Started, exec_id: &ExecId) -> Result<Ended, Error> {
         match started {
-            Started::Code(started) => {
-                Ok(code::summarize(self.service, self.caller, view, started).await?.into_result())
-            }
-            Started::Command(_) => Ok(summarize(self.service, view).await?.into_result()),
-            Started::Skill(_) => {
-                let ran = summarize(self.service, view).await?;
-                skills::with_artifacts(self.service, self.caller, ran).await
+            Started::Browser(begun) => Ok(Ended::Browser(self.service.finish_browser(begun).await?)),
+            Started::Code(_) | Started::Command(_) | Started::Skill(_) => {
+                Ok(Ended::Exec(Box::new(self.service.finished(&self.caller.principal, exec_id).await?)))
             }
         }
+    }
+
+    /// Asks the client's user, if the client supports it.
+    async fn ask(&self, follower: &mut Follower<'_>, view: &ApprovalView) -> Asked {
+        match AskMethod::of(self.caller, self.context) {
+            AskMethod::Unavailable => return Asked::Open(None),
+            AskMethod::Result => return Asked::InputRequired(self.seal.result(self.caller, self.tool, view)),
+            AskMethod::Request => {}
+        }
+        let ended = async {
+            tokio::select! {
+                () = self.context.ct.cancelled() => {}
+                () = follower.settled(&view.id) => {}
+            }
+        };
+        match elicitation::ask(&self.context.peer, view, ended).await {
+            None if self.context.ct.is_cancelled() => Asked::Cancelled,
+            None => Asked::Settled,
+            Some(UserAnswer::None | UserAnswer::Missing) => Asked::Open(None),
+            Some(UserAnswer::Answer(given)) => {
+                let submitted = elicitation::submit(self.service, self.caller, view.id.as_str(), given).await;
+                submitted.map_or_else(|error| Asked::Open(Some(error)), |()| Asked::Settled)
+            }
+        }
+    }
+
+    /// Cancels what a cancelled request has started.
+    async fn cancel(&self, started: &Started) -> CallToolResult {
+        if let Started::Browser(begun) = started {
+            begun.cancel();
+            return error_result(CANCELLED);
+        }
+        let exec_id = started.exec_id();
+        match self.service.cancel(&self.caller.principal, &exec_id).await {
+            // It may have ended by itself meanwhile.
+            Ok(_) | Err(Error::AlreadyEnded(_)) => {}
+            Err(error) => tracing::warn!(%exec_id, %error, "could not cancel the exec of a cancelled MCP request"),
+        }
+        error_result(CANCELLED)
+    }
+
+    async fn result(&self, started: Started, ended: Ended) -> Result<CallToolResult, Error> {
+        match (started, ended) {
+            (_, Ended::Browser(answer)) => Ok(browser::result(answer)),
+            (Started::Code(begun), Ended::Exec(view)) => Ok(self.code_summary(begun, &view).await?.into_result()),
+            (Started::Skill(_), Ended::Exec(view)) => {
+                self.with_artifacts(RunSummary::of_exec(self.service, &view).await?).await
+            }
+            (_, Ended::Exec(view)) => Ok(RunSummary::of_exec(self.service, &view).await?.into_result()),
+        }
+    }
+
+    /// The result of code that has ended.
+    async fn code_summary(&self, begun: CodeBegun, view: &ExecView) -> Result<RunSummary, Error> {
+        let ran = self.service.finish_code(&self.caller.principal, begun, Locale::English).await?;
+        Ok(RunSummary::of_code(view, ran))
     }
 
     /// The result while the approval is open. `why` is the reason if the client's own answer was
     /// rejected.
     fn pending(&self, started: Started, view: &ApprovalView, why: Option<&Error>) -> CallToolResult {
-        self.hold(started);
-        let mut ran = RunSummary::pending(view);
-        ran.error = why.map(|error| RunError { code: error.code().to_owned(), message: error.to_string() });
-        ran.into_result()
-    }
-
-    fn hold(&self, started: Started) {
-        match started {
-            Started::Code(started) => self.pending_calls.keep(started),
-            Started::Command(_) | Started::Skill(_) => {}
-        }
+        let error = why.map(|error| RunError { code: error.code().to_owned(), message: error.to_string() });
+        let result = match started {
+            Started::Browser(_) => browser::pending(view, error),
+            _ => RunSummary { error, ..RunSummary::pending(view) }.into_result(),
+        };
+        self.pending_calls.keep(started);
+        result
     }
 
     async fn approval_status(&self, arguments: StatusArguments) -> Result<CallToolResult, Error> {
         let view = self.service.approval(&self.caller.principal, &arguments.approval_id).await?;
-        if let Some(started) = self.pending_calls.find_browser(&view.exec_id) {
-            let ran = self.browser_state(&started, &view).await?;
-            return Ok(state_result(&view, ran));
-        }
-        let pending = self.pending_calls.find(&view.exec_id);
-        let exec_id = pending.as_ref().map_or_else(|| view.exec_id.clone(), CodeBegun::latest);
-        let exec = self.service.exec(&self.caller.principal, &exec_id).await?;
-        let ran = match pending.filter(|_| exec.summary.status.is_ended()) {
-            Some(started) => code::summarize(self.service, self.caller, &exec, started).await?,
-            None => self.exec_state(&exec).await?,
+        let exec = match self.pending_calls.find(&view.exec_id) {
+            Some(Started::Browser(begun)) if begun.is_over() => {
+                browser::summary(self.service.finish_browser(&begun).await?)
+            }
+            Some(Started::Browser(_)) => RunSummary::pending(&view),
+            pending => {
+                let exec_id = pending.as_ref().map_or_else(|| view.exec_id.clone(), Started::exec_id);
+                let exec = self.service.exec(&self.caller.principal, &exec_id).await?;
+                match pending {
+                    Some(Started::Code(begun)) if exec.summary.status.is_ended() => {
+                        self.code_summary(begun, &exec).await?
+                    }
+                    _ => self.exec_state(&exec).await?,
+                }
+            }
         };
-        Ok(state_result(&view, ran))
+        let approval = ApprovalSummary::of(&view);
+        let text = format!(
+            "approval {}: {}\nexec {}: {}\n{}",
+            approval.approval_id,
+            approval.status,
+            exec.exec_id,
+            exec.status,
+            exec.text()
+        );
+        Ok(answer(text, &ApprovalState { approval, exec }))
     }
 
     /// The state of an exec with the approval that it waits for now, which may be a later one than
     /// the client knows: for changed code, or for another host.
     async fn exec_state(&self, exec: &ExecView) -> Result<RunSummary, Error> {
-        let mut ran = summarize(self.service, exec).await?;
+        let mut ran = RunSummary::of_exec(self.service, exec).await?;
         if !exec.summary.status.is_ended() {
             let pending = Some(ApprovalStatus::Pending);
             let open = self
@@ -285,17 +395,4 @@ impl Call<'_> {
         }
         Ok(ran)
     }
-}
-
-fn state_result(view: &ApprovalView, ran: RunSummary) -> CallToolResult {
-    let approval = ApprovalSummary::of(view);
-    let text = format!(
-        "approval {}: {}\nexec {}: {}\n{}",
-        approval.approval_id,
-        approval.status,
-        ran.exec_id,
-        ran.status,
-        ran.text()
-    );
-    answer(text, &ApprovalState { approval, exec: ran })
 }

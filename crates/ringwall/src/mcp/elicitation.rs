@@ -9,15 +9,14 @@
 //! principal and tool, so an answer cannot be used for another request.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ringwall_service::{Answer, ApprovalKind, ApprovalView, Error, ExecId, Service, Verdict};
-use rmcp::RoleServer;
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, InputRequest,
     InputRequiredResult, ProtocolVersion, RequestStateCodec, SealOptions, ServerRequest,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext};
+use rmcp::{Peer, RoleServer, ServiceError};
 use serde_json::{Value, json};
 
 use super::caller::Caller;
@@ -25,9 +24,6 @@ use crate::cli::message::escape_invisible;
 
 /// The key of the question in `inputRequests` and of the answer in `inputResponses`.
 const INPUT_KEY: &str = "approval";
-/// How long a client may wait for its user. The approval usually expires earlier
-/// (`approvals.timeout_s`).
-const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// How the client's user can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +56,8 @@ impl AskMethod {
 #[derive(Debug)]
 pub(super) enum UserAnswer {
     Answer(Answer),
-    /// The user closed the question without an answer; the approval stays open.
+    /// The client has not asked its user, or the user closed the question without an answer. The
+    /// approval stays open.
     None,
     /// The request was repeated without an answer.
     Missing,
@@ -138,23 +135,35 @@ fn question(view: &ApprovalView) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams { meta: None, message: text, requested_schema }
 }
 
-/// Sends an elicitation request while the tool call waits. Returns [`UserAnswer::None`] if the
-/// client fails.
-pub(super) async fn ask(context: &RequestContext<RoleServer>, view: &ApprovalView) -> UserAnswer {
+/// Sends an elicitation request while the tool call waits. It has no timeout: the question is valid
+/// until `ended` completes, because the approval has ended or the client has cancelled the call. Then
+/// the request is cancelled and the result is `None`.
+pub(super) async fn ask(
+    peer: &Peer<RoleServer>,
+    view: &ApprovalView,
+    ended: impl Future<Output = ()>,
+) -> Option<UserAnswer> {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(question(view)));
-    let sent = context.peer.send_request_with_option(request, PeerRequestOptions::with_timeout(TIMEOUT)).await;
-    let answered = match sent {
-        Ok(handle) => handle.await_response().await,
+    let answered = match peer.send_request_with_option(request, PeerRequestOptions::no_options()).await {
+        Ok(mut handle) => tokio::select! {
+            biased;
+            () = ended => {
+                // Fails if the client has disconnected.
+                let _ = handle.cancel(Some("the approval is no longer open".to_owned())).await;
+                return None;
+            }
+            answered = &mut handle.rx => answered.unwrap_or(Err(ServiceError::TransportClosed)),
+        },
         Err(error) => Err(error),
     };
-    match answered {
+    Some(match answered {
         Ok(ClientResult::ElicitResult(result)) => parse_answer(&result),
         Ok(_) => UserAnswer::None,
         Err(error) => {
             tracing::debug!(approval = %view.id, %error, "an MCP client did not ask its user");
             UserAnswer::None
         }
-    }
+    })
 }
 
 /// Seals request states with a key of the server, bound to the principal and the tool.
@@ -205,9 +214,74 @@ pub(super) async fn submit(service: &Service, caller: &Caller, approval_id: &str
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use ringwall_service::{ApprovalStatus, Timestamp};
+    use rmcp::service::RunningService;
+    use rmcp::transport::async_rw::AsyncRwTransport;
+    use rmcp::{ServerHandler, ServiceExt as _};
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 
     use super::*;
+
+    /// The maximum of `approvals.timeout_s`.
+    const LONGEST_APPROVAL: Duration = Duration::from_secs(604_800);
+
+    struct NoTools;
+
+    impl ServerHandler for NoTools {}
+
+    /// An MCP server, and its client's end of the connection after the handshake.
+    async fn connect() -> (RunningService<RoleServer, NoTools>, BufReader<DuplexStream>) {
+        let (own, other) = tokio::io::duplex(64 << 10);
+        let (input, output) = tokio::io::split(own);
+        let serving = tokio::spawn(NoTools.serve(AsyncRwTransport::new_server(input, output)));
+        let mut client = BufReader::new(other);
+        let about = json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} },
+            "clientInfo": { "name": "x", "version": "0" },
+        });
+        write(&mut client, &json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about })).await;
+        read(&mut client).await;
+        write(&mut client, &json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        (serving.await.unwrap().unwrap(), client)
+    }
+
+    async fn write(client: &mut BufReader<DuplexStream>, message: &Value) {
+        client.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn read(client: &mut BufReader<DuplexStream>) -> Value {
+        let mut line = String::new();
+        client.read_line(&mut line).await.unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Tokio's paused clock advances when all tasks are idle, so the waits take no time.
+    #[tokio::test(start_paused = true)]
+    async fn question_is_valid_as_long_as_its_approval_is_open() {
+        let (server, mut client) = connect().await;
+        let view = approval("path", &["/srv/x"]);
+        let person = async {
+            let question = read(&mut client).await;
+            tokio::time::sleep(LONGEST_APPROVAL).await;
+            let result = json!({ "action": "accept", "content": { "answer": "once" } });
+            write(&mut client, &json!({ "jsonrpc": "2.0", "id": question["id"], "result": result })).await;
+        };
+        let (answer, ()) = tokio::join!(ask(server.peer(), &view, std::future::pending()), person);
+        assert!(matches!(answer, Some(UserAnswer::Answer(Answer { verdict: Verdict::Once, .. }))), "{answer:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ended_approval_cancels_its_question() {
+        let (server, mut client) = connect().await;
+        let view = approval("path", &["/srv/x"]);
+        assert!(ask(server.peer(), &view, tokio::time::sleep(LONGEST_APPROVAL)).await.is_none());
+        let (question, cancelled) = (read(&mut client).await, read(&mut client).await);
+        assert_eq!(question["method"], "elicitation/create");
+        assert_eq!(cancelled["method"], "notifications/cancelled");
+        assert_eq!(cancelled["params"]["requestId"], question["id"], "{cancelled}");
+    }
 
     fn approval(kind: &str, blocked: &[&str]) -> ApprovalView {
         let blocked: Vec<String> = blocked.iter().map(|&text| text.to_owned()).collect();

@@ -6,11 +6,11 @@
 
 use std::io::Read as _;
 
-use ringwall_service::{AgentPath, Download, Edit, Error, Lines, Service};
+use ringwall_service::{AgentPath, Download, Edit, Error, Lines};
 use rmcp::model::CallToolResult;
 
 use super::arguments::{DeleteArguments, EditArguments, ListArguments, ReadArguments, WriteArguments};
-use super::caller::Caller;
+use super::call::Call;
 use super::results::{Content, DoneMessage, Paths, answer};
 
 /// The mount point of the session's workspace in boxes.
@@ -36,90 +36,77 @@ impl FileTarget {
     }
 }
 
-pub(super) async fn read(
-    service: &Service,
-    caller: &Caller,
-    arguments: ReadArguments,
-) -> Result<CallToolResult, Error> {
-    let lines = Lines::page(arguments.offset, arguments.limit)?;
-    let content = match FileTarget::read(&arguments.path)? {
-        FileTarget::Agent(path) => {
-            service.read_file(&caller.principal, &caller.address(), &path, lines).await?.into_content()
-        }
-        FileTarget::Session(path) => {
-            let address = caller.session_address(arguments.session_id);
-            service.read_session_file(&caller.principal, &address, &path, lines).await?.into_content()
-        }
-    };
-    Ok(answer(content.clone(), &Content { content }))
-}
-
-pub(super) async fn write(
-    service: &Service,
-    caller: &Caller,
-    arguments: WriteArguments,
-) -> Result<CallToolResult, Error> {
-    match FileTarget::read(&arguments.path)? {
-        FileTarget::Agent(path) => {
-            service.replace_lines(&caller.principal, &caller.address(), &path, None, &arguments.content).await?
-        }
-        FileTarget::Session(path) => {
-            let address = caller.session_address(arguments.session_id);
-            service.write_session_file(&caller.principal, &address, path, arguments.content).await?;
-        }
+impl Call<'_> {
+    pub(super) async fn read_file(&self, arguments: ReadArguments) -> Result<CallToolResult, Error> {
+        let lines = Lines::page(arguments.offset, arguments.limit)?;
+        let principal = &self.caller.principal;
+        let text = match FileTarget::read(&arguments.path)? {
+            FileTarget::Agent(path) => self.service.read_file(principal, &self.caller.address(), &path, lines).await?,
+            FileTarget::Session(path) => {
+                let address = self.caller.session_address(arguments.session_id);
+                self.service.read_session_file(principal, &address, &path, lines).await?
+            }
+        };
+        let content = text.into_content();
+        Ok(answer(content.clone(), &Content { content }))
     }
-    Ok(done(format!("Successfully created or overwritten file: {}", arguments.path)))
-}
 
-pub(super) async fn edit(
-    service: &Service,
-    caller: &Caller,
-    arguments: EditArguments,
-) -> Result<CallToolResult, Error> {
-    let EditArguments { path: named, old_string: old, new_string: new, expected_replacements, session_id } = arguments;
-    let edit = Edit { old, new, expected: expected_replacements.unwrap_or(1) };
-    match FileTarget::read(&named)? {
-        FileTarget::Agent(path) => service.edit_file(&caller.principal, &caller.address(), &path, &edit).await?,
-        FileTarget::Session(path) => {
-            service.edit_session_file(&caller.principal, &caller.session_address(session_id), &path, &edit).await?;
-        }
-    }
-    Ok(done(format!("Successfully edited file: {named}")))
-}
-
-pub(super) async fn list(
-    service: &Service,
-    caller: &Caller,
-    arguments: ListArguments,
-) -> Result<CallToolResult, Error> {
-    let paths = match FileTarget::read(arguments.path.as_deref().unwrap_or_default())? {
-        FileTarget::Agent(path) => service.list_files(&caller.principal, &caller.address(), path).await?.whole(),
-        FileTarget::Session(path) => {
-            let address = caller.session_address(arguments.session_id);
-            match service.list_session_files(&caller.principal, &address, path).await {
-                // A session is created with its first use; before that it has no files.
-                Err(Error::NotFound { .. }) => Vec::new(),
-                listed => listed?,
+    pub(super) async fn write_file(&self, arguments: WriteArguments) -> Result<CallToolResult, Error> {
+        let principal = &self.caller.principal;
+        match FileTarget::read(&arguments.path)? {
+            FileTarget::Agent(path) => {
+                self.service.replace_lines(principal, &self.caller.address(), &path, None, &arguments.content).await?
+            }
+            FileTarget::Session(path) => {
+                let address = self.caller.session_address(arguments.session_id);
+                self.service.write_session_file(principal, &address, path, arguments.content).await?;
             }
         }
-    };
-    Ok(answer(paths.join("\n"), &Paths { paths }))
-}
-
-pub(super) async fn delete(
-    service: &Service,
-    caller: &Caller,
-    arguments: DeleteArguments,
-) -> Result<CallToolResult, Error> {
-    match FileTarget::read(&arguments.path)? {
-        FileTarget::Agent(path) => service.delete_path(&caller.principal, &caller.address(), &path).await?,
-        FileTarget::Session(path) => {
-            service
-                .delete_session_file(&caller.principal, &caller.session_address(arguments.session_id), &path)
-                .await?;
-        }
+        Ok(done(format!("Successfully created or overwritten file: {}", arguments.path)))
     }
-    Ok(done(format!("Successfully deleted path: {}", arguments.path)))
+
+    pub(super) async fn edit_file(&self, arguments: EditArguments) -> Result<CallToolResult, Error> {
+        let EditArguments { path: named, old_string: old, new_string: new, expected_replacements, session_id } =
+            arguments;
+        let edit = Edit { old, new, expected: expected_replacements.unwrap_or(1) };
+        let principal = &self.caller.principal;
+        match FileTarget::read(&named)? {
+            FileTarget::Agent(path) => self.service.edit_file(principal, &self.caller.address(), &path, &edit).await?,
+            FileTarget::Session(path) => {
+                let address = self.caller.session_address(session_id);
+                self.service.edit_session_file(principal, &address, &path, &edit).await?;
+            }
+        }
+        Ok(done(format!("Successfully edited file: {named}")))
+    }
+
+    pub(super) async fn list_files(&self, arguments: ListArguments) -> Result<CallToolResult, Error> {
+        let principal = &self.caller.principal;
+        let paths = match FileTarget::read(arguments.path.as_deref().unwrap_or_default())? {
+            FileTarget::Agent(path) => self.service.list_files(principal, &self.caller.address(), path).await?.whole(),
+            FileTarget::Session(path) => {
+                let address = self.caller.session_address(arguments.session_id);
+                match self.service.list_session_files(principal, &address, path).await {
+                    // A session is created with its first use; before that it has no files.
+                    Err(Error::NotFound { .. }) => Vec::new(),
+                    listed => listed?,
+                }
+            }
+        };
+        Ok(answer(paths.join("\n"), &Paths { paths }))
+    }
+
+    pub(super) async fn delete_file(&self, arguments: DeleteArguments) -> Result<CallToolResult, Error> {
+        let principal = &self.caller.principal;
+        match FileTarget::read(&arguments.path)? {
+            FileTarget::Agent(path) => self.service.delete_path(principal, &self.caller.address(), &path).await?,
+            FileTarget::Session(path) => {
+                let address = self.caller.session_address(arguments.session_id);
+                self.service.delete_session_file(principal, &address, &path).await?;
+            }
+        }
+        Ok(done(format!("Successfully deleted path: {}", arguments.path)))
+    }
 }
 
 fn done(message: String) -> CallToolResult {

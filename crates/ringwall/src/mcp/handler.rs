@@ -13,9 +13,8 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::call::Call;
+use super::call::{Call, PendingCalls};
 use super::caller::Caller;
-use super::code::PendingCalls;
 use super::elicitation::Seal;
 use super::tool_list::{ClientList, ListDigest, ToolListWatcher};
 use super::tools::NetworkAccess;

@@ -8,10 +8,8 @@
 mod arguments;
 mod bridge;
 mod browser;
-mod browser_tools;
 mod call;
 mod caller;
-mod code;
 mod elicitation;
 mod files;
 mod follow;

@@ -6,7 +6,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ringwall_service::{ApprovalKind, ApprovalView, Bundle, Status};
+use ringwall_risk::{Assessment, Locale};
+use ringwall_service::{ApprovalKind, ApprovalView, Bundle, CodeRan, Error, ExecView, OutputPart, Service, Status};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,15 +19,17 @@ use super::arguments::schema;
 pub(super) const PENDING: &str = "approval_pending";
 
 const IMAGE: &str = "image/png";
+/// Limit of each output stream in a result, in bytes. The whole output is a resource.
+const MAX_SHOWN_BYTES: usize = 256 * 1024;
 /// Limit of the JSON in results of code. Parsed, it takes up to a hundred times as much memory.
 const MAX_JSON_BYTES: usize = 128 * 1024;
 
 /// The forms of one value, by MIME type.
-pub(super) type Forms = std::collections::BTreeMap<String, Value>;
+type Forms = std::collections::BTreeMap<String, Value>;
 
 /// Parses the results of code. JSON strings are always kept, because they take no more memory
 /// parsed; other forms are left out beyond [`MAX_JSON_BYTES`].
-pub(super) fn forms(results: &[Bundle]) -> Vec<Forms> {
+fn forms(results: &[Bundle]) -> Vec<Forms> {
     let mut room = MAX_JSON_BYTES;
     let mut value = |form: &str| {
         if !form.starts_with('"') {
@@ -147,6 +150,21 @@ pub(super) struct DoneMessage {
     pub(super) message: String,
 }
 
+impl Risk {
+    fn of(assessment: &Assessment) -> Self {
+        let finding = |one: &ringwall_risk::Finding| RiskFinding {
+            id: one.rule.id.to_owned(),
+            line: one.line,
+            message: one.message(Locale::English).to_owned(),
+        };
+        Self {
+            level: assessment.level.key().to_owned(),
+            reason: assessment.reason(Locale::English),
+            detected_patterns: assessment.findings.iter().map(finding).collect(),
+        }
+    }
+}
+
 impl ApprovalSummary {
     pub(super) fn of(view: &ApprovalView) -> Self {
         let text = |value: serde_json::Value| value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
@@ -164,6 +182,50 @@ impl ApprovalSummary {
 }
 
 impl RunSummary {
+    /// The result of an exec, as far as it has come.
+    pub(super) async fn of_exec(service: &Service, view: &ExecView) -> Result<Self, Error> {
+        let error = view.error_reason.as_ref();
+        let mut summary = Self {
+            status: view.summary.status.to_string(),
+            exec_id: view.summary.exec_id.to_string(),
+            exit_code: view.summary.exit_code,
+            error: error.map(|reason| RunError { code: reason.code.clone(), message: reason.message.clone() }),
+            sandbox_type: view.summary.backend.clone(),
+            execution_time_ms: view.summary.duration_ms.unwrap_or(0),
+            ..Self::default()
+        };
+        // An exec that never ran has no output.
+        if view.summary.started_at.is_some() && view.protections.is_some() {
+            let [stdout, stderr] = service.printed(view, MAX_SHOWN_BYTES as u64).await?;
+            (summary.stdout_truncated, summary.stderr_truncated) = (is_cut(&stdout), is_cut(&stderr));
+            (summary.stdout, summary.stderr) = (stdout.into_text(), stderr.into_text());
+        }
+        Ok(summary)
+    }
+
+    pub(super) fn of_code(view: &ExecView, ran: CodeRan) -> Self {
+        let status = view.summary.status.to_string();
+        let code = view.error_reason.as_ref().map_or_else(|| status.clone(), |reason| reason.code.clone());
+        let ((stdout, stdout_truncated), (stderr, stderr_truncated)) = (truncate(ran.stdout), truncate(ran.stderr));
+        Self {
+            status,
+            exec_id: ran.exec_id.to_string(),
+            exit_code: view.summary.exit_code,
+            stdout,
+            stderr,
+            stdout_truncated,
+            stderr_truncated,
+            error: ran.error.map(|message| RunError { code, message }),
+            sandbox_type: ran.sandbox_type,
+            execution_time_ms: ran.execution_time_ms,
+            files_created_complete: ran.files_created.is_some(),
+            files_created: ran.files_created.unwrap_or_default(),
+            risk: Some(Risk::of(&ran.assessment)),
+            results: ran.results.as_deref().map(forms),
+            ..Self::default()
+        }
+    }
+
     /// The result while a person is asked.
     pub(super) fn pending(view: &ApprovalView) -> Self {
         Self {
@@ -239,6 +301,17 @@ fn take_image(bundle: &mut Forms) -> Option<ContentBlock> {
     }
 }
 
+fn is_cut(part: &OutputPart) -> bool {
+    part.truncated || part.total > part.bytes.len() as u64
+}
+
+/// Cuts a text to [`MAX_SHOWN_BYTES`] bytes. Returns true if it was longer.
+fn truncate(mut text: String) -> (String, bool) {
+    let is_longer = text.len() > MAX_SHOWN_BYTES;
+    text.truncate(text.floor_char_boundary(MAX_SHOWN_BYTES));
+    (text, is_longer)
+}
+
 fn line_end(text: &str) -> &'static str {
     if text.is_empty() || text.ends_with('\n') { "" } else { "\n" }
 }
@@ -248,7 +321,7 @@ pub(super) fn answer(text: impl Into<String>, object: &impl Serialize) -> CallTo
     tool_result(vec![ContentBlock::text(text)], object, false)
 }
 
-fn tool_result(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bool) -> CallToolResult {
+pub(super) fn tool_result(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bool) -> CallToolResult {
     let mut result = CallToolResult::success(content);
     result.structured_content = serde_json::to_value(object).ok();
     result.is_error = Some(is_error);
@@ -256,7 +329,7 @@ fn tool_result(content: Vec<ContentBlock>, object: &impl Serialize, is_error: bo
 }
 
 /// The result for an error of the service, with code and hint.
-pub(super) fn service_error(error: &ringwall_service::Error) -> CallToolResult {
+pub(super) fn service_error(error: &Error) -> CallToolResult {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
     error_result(format!("{error} ({}){hint}", error.code()))
 }

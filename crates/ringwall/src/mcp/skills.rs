@@ -10,10 +10,10 @@ use std::sync::Arc;
 use ringwall_policy::NetMode;
 use ringwall_service::skills::Skill;
 use ringwall_service::{Error, ExecId, InvokeOptions, Service, SkillNames};
-use rmcp::model::{CallToolResult, JsonObject, Tool};
+use rmcp::model::{CallToolResponse, CallToolResult, JsonObject, Tool};
 use serde_json::{Map, Value, json};
 
-use super::caller::Caller;
+use super::call::{Call, Started};
 use super::results::{RUN_SUMMARY_SCHEMA, RunSummary};
 use super::tools::{Effect, NetworkAccess, annotations};
 
@@ -89,34 +89,28 @@ pub(super) async fn find(service: &Service, name: &str) -> Result<Option<String>
     Ok(skills.iter().find(|skill| plain(&skill.id) == name).map(|skill| skill.id.clone()))
 }
 
-/// Starts a skill in the connection's workspace.
-pub(super) async fn begin(
-    service: &Service,
-    caller: &Caller,
-    id: &str,
-    arguments: Option<JsonObject>,
-) -> Result<ExecId, Error> {
-    let mut body: Map<String, Value> = arguments.unwrap_or_default();
-    body.entry("project_id").or_insert_with(|| caller.session(None).into());
-    body.insert("agent_id".to_owned(), caller.agent().into());
-    if let Some(user) = caller.user() {
-        body.insert("user_id".to_owned(), user.into());
+impl Call<'_> {
+    /// Runs a skill in the connection's workspace.
+    pub(super) async fn call_skill(&self, id: &str, arguments: Option<JsonObject>) -> Result<CallToolResponse, Error> {
+        let mut body: Map<String, Value> = arguments.unwrap_or_default();
+        body.entry("project_id").or_insert_with(|| self.caller.session(None).into());
+        body.insert("agent_id".to_owned(), self.caller.agent().into());
+        if let Some(user) = self.caller.user() {
+            body.insert("user_id".to_owned(), user.into());
+        }
+        let (principal, options) = (&self.caller.principal, InvokeOptions::default());
+        let submitted = self.service.invoke(principal, id, Value::Object(body), options).await?;
+        self.wait_for_result(Started::Skill(submitted.exec_id)).await
     }
-    let submitted = service.invoke(&caller.principal, id, Value::Object(body), InvokeOptions::default()).await?;
-    Ok(submitted.exec_id)
-}
 
-/// Adds the artifacts to the result, as resources.
-pub(super) async fn with_artifacts(
-    service: &Service,
-    caller: &Caller,
-    mut ran: RunSummary,
-) -> Result<CallToolResult, Error> {
-    let exec_id: ExecId = ran.exec_id.parse().map_err(Error::from)?;
-    let left = service.artifacts(&caller.principal, &exec_id).await?;
-    let names = left.files.iter().map(|file| file.path.as_str()).filter(|name| !SERVER_ARTIFACTS.contains(name));
-    ran.artifacts = names.map(|name| super::resources::artifact(&exec_id, name)).collect();
-    Ok(ran.into_result())
+    /// Adds the artifacts to the result, as resources.
+    pub(super) async fn with_artifacts(&self, mut ran: RunSummary) -> Result<CallToolResult, Error> {
+        let exec_id: ExecId = ran.exec_id.parse().map_err(Error::from)?;
+        let left = self.service.artifacts(&self.caller.principal, &exec_id).await?;
+        let names = left.files.iter().map(|file| file.path.as_str()).filter(|name| !SERVER_ARTIFACTS.contains(name));
+        ran.artifacts = names.map(|name| super::resources::artifact(&exec_id, name)).collect();
+        Ok(ran.into_result())
+    }
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use super::arguments::{
     CodeArguments, CommandArguments, DeleteArguments, EditArguments, ListArguments, ReadArguments, SkillArguments,
     StatusArguments, WriteArguments, schema,
 };
-use super::browser_tools::BrowserTool;
+use super::browser::{BROWSER_TOOLS, BrowserTool};
 use super::results::{ApprovalState, Content, DoneMessage, Paths, RUN_SUMMARY_SCHEMA};
 
 /// A built-in tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum BuiltIn {
     RunCode,
     RunCommand,
@@ -30,7 +30,7 @@ pub(super) enum BuiltIn {
     ListFiles,
     DeleteFile,
     ApprovalStatus,
-    Browser(BrowserTool),
+    Browser(&'static BrowserTool),
 }
 
 /// The effect of a call on existing data.
@@ -75,7 +75,7 @@ impl BuiltIn {
     ];
 
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        Self::OWN.into_iter().chain(BrowserTool::ALL.map(Self::Browser))
+        Self::OWN.into_iter().chain(BROWSER_TOOLS.iter().map(Self::Browser))
     }
 
     pub(super) const fn name(self) -> &'static str {
@@ -89,7 +89,7 @@ impl BuiltIn {
             Self::ListFiles => "list_files",
             Self::DeleteFile => "delete_file",
             Self::ApprovalStatus => "approval_status",
-            Self::Browser(tool) => tool.name(),
+            Self::Browser(tool) => tool.name,
         }
     }
 
@@ -346,6 +346,6 @@ mod tests {
                     && hints.open_world_hint == Some(tool.name.starts_with("browser_"))
             );
         }
-        assert_eq!(BuiltIn::find("skill.x"), None);
+        assert!(BuiltIn::find("skill.x").is_none());
     }
 }
