@@ -1,13 +1,15 @@
-//! Starts the multi-threaded tokio runtime of a server, after a check that its threads can be started.
+//! The tokio runtimes of servers and of single commands, and the signals that stop them.
 //!
-//! Tokio panics when it cannot start a worker thread, and dropping the incomplete runtime then hangs.
-//! The check therefore starts as many threads as the server needs, and ends them again.
+//! A server's threads are checked first. Tokio panics when it cannot start a worker thread, and dropping the
+//! incomplete runtime then hangs. The check therefore starts as many threads as the server needs, and ends
+//! them again.
 
 use std::thread::{Builder, available_parallelism, scope};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, geteuid, getrlimit};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::message::Message;
 
@@ -26,6 +28,38 @@ pub(crate) fn start() -> Result<Runtime, Message> {
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     drop(std::panic::take_hook());
     Ok(runtime)
+}
+
+/// A runtime for one command, without threads of its own.
+pub(crate) fn current_thread() -> Result<Runtime, Message> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))
+}
+
+/// SIGINT and SIGTERM of this process.
+pub(crate) struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    /// From now on the signals do not end the process. Call it in a runtime.
+    pub(crate) fn listen() -> Result<Self, Message> {
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Message::new(format!("could not install the handlers of SIGTERM and SIGINT: {error}")))
+        };
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 /// Starts `count` threads that all exist at the same time. Stops at the first that fails.

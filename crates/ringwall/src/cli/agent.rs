@@ -7,9 +7,8 @@ use clap::Args;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::cli::audit::print;
 use crate::cli::client::{Client, ServerArguments};
-use crate::cli::message::{BAD_ANSWER, Message, escape_invisible};
+use crate::cli::message::{BAD_ANSWER, Message, escape_invisible, print};
 
 /// All characters but the unreserved ones of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -35,27 +34,15 @@ pub(crate) struct Agent {
     pub(crate) client: Client,
     name: String,
     user: Option<String>,
-    format: OutputFormat,
-}
-
-/// The output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OutputFormat {
-    Text,
-    Json,
+    is_json: bool,
 }
 
 impl AgentArguments {
     /// Runs `work` and prints its error in the chosen format.
     pub(crate) fn with(&self, data: &Path, work: impl FnOnce(&Agent) -> Result<(), Message>) -> ExitCode {
-        let format = if self.json { OutputFormat::Json } else { OutputFormat::Text };
-        let outcome = Client::new(&self.server, data)
-            .and_then(|client| work(&Agent { client, name: self.agent.clone(), user: self.user.clone(), format }));
-        match (outcome, format) {
-            (Ok(()), _) => ExitCode::SUCCESS,
-            (Err(message), OutputFormat::Text) => message.print(),
-            (Err(message), OutputFormat::Json) => message.print_json(),
-        }
+        let (name, user, is_json) = (self.agent.clone(), self.user.clone(), self.json);
+        let outcome = Client::new(&self.server, data).and_then(|client| work(&Agent { client, name, user, is_json }));
+        outcome.map_or_else(|message| message.print_as(is_json), |()| ExitCode::SUCCESS)
     }
 }
 
@@ -82,10 +69,7 @@ impl Agent {
 
     /// Prints a result: as JSON, or as the text that `to_text` makes of it.
     pub(crate) fn print_result(&self, data: &Value, to_text: impl FnOnce(&Value) -> String) -> Result<(), Message> {
-        match self.format {
-            OutputFormat::Json => print(&format!("{data}\n")),
-            OutputFormat::Text => print(&to_text(data)),
-        }
+        print(&if self.is_json { format!("{data}\n") } else { to_text(data) })
     }
 
     /// Prints a result that is a string.

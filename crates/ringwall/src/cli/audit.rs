@@ -1,7 +1,7 @@
 //! `ringwall audit verify|head|tail|export` and `ringwall backup`: reads the record from its database,
 //! without a server or beside a running one.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::cli::message::Message;
+use crate::cli::message::{Message, print};
+use crate::runtime;
 use crate::server::{config, config::DatabaseOverride};
 
 #[derive(Debug, Subcommand)]
@@ -129,11 +130,7 @@ pub(crate) fn with_store(
         Access::Read => ringwall_service::head_key(data).unwrap_or_default(),
         Access::Write => Some(ringwall_service::ensure_head_key(data)?),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
-    runtime.block_on(async {
+    runtime::current_thread()?.block_on(async {
         let store = Store::open(database, key).await?;
         let checked = match access {
             Access::Read => Ok(()),
@@ -219,13 +216,4 @@ fn summary(verification: &Verification) -> String {
         text.push_str(&format!("and {} more\n", verification.further));
     }
     text + &notes
-}
-
-/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
-pub(crate) fn print(text: &str) -> Result<(), Message> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.map_err(|error| Message::io(format!("could not write to standard output: {error}"))),
-    }
 }

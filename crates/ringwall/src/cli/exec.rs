@@ -1,5 +1,6 @@
 //! `ringwall exec`: runs a script on a server, prints its output live and exits with its exit code. With
-//! `--code` it runs code in a session (`code.rs`) and prints the output at the end.
+//! `--code` it runs code in a session; the request waits for an approval if the policy asks for one,
+//! and the output is printed at the end.
 //!
 //! The exec keeps running if the connection breaks. Output is read as events with byte cursors, so that
 //! a new connection continues without loss. Ctrl-C cancels the exec; a second Ctrl-C exits at once.
@@ -12,13 +13,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
+use ringwall_service::Language;
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::client::{Client, ServerArguments};
 use crate::cli::event_stream::{Events, SentEvent};
 use crate::cli::message::{BAD_ANSWER, Message, UNREACHABLE};
-use crate::cli::{code, code::CodeArguments};
+use crate::runtime::{self, StopSignals};
 
 const TIMED_OUT: u8 = 124;
 const KILLED: u8 = 137;
@@ -29,6 +30,10 @@ const MAX_CONNECTION_LOSSES: u32 = 5;
 const MAX_EVENT_BYTES: usize = 64 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// More than a server accepts, so that the server reports code that is too long.
+const MAX_CODE_BYTES: u64 = 2 << 20;
+const LANGUAGES: [&str; 3] = [Language::ALL[0].key(), Language::ALL[1].key(), Language::ALL[2].key()];
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
@@ -56,6 +61,39 @@ pub(crate) struct ExecArguments {
     script: Vec<String>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct CodeArguments {
+    /// Run code in a session instead of a script: a file, `-` for standard input, or the code itself
+    #[arg(long, value_name = "FILE|-|TEXT", allow_hyphen_values = true)]
+    code: Option<String>,
+    /// Language of --code
+    #[arg(long, value_name = "LANGUAGE", value_parser = LANGUAGES, default_value = Language::Python.key())]
+    language: String,
+    /// Session to run --code in
+    #[arg(long, value_name = "SESSION", default_value = "default")]
+    session: String,
+    /// Stop --code after this many seconds, 1 to 300 [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Backend for --code: native, docker, gvisor or aio [default: the server's choice]
+    #[arg(long, value_name = "BACKEND")]
+    backend: Option<String>,
+}
+
+impl CodeArguments {
+    /// The request's body; `None` without `--code`.
+    fn request(&self) -> Result<Option<Value>, Message> {
+        let Some(source) = &self.code else { return Ok(None) };
+        Ok(Some(json!({
+            "session_id": self.session,
+            "code": read_code(source)?,
+            "language": self.language,
+            "timeout": self.timeout,
+            "backend": self.backend,
+        })))
+    }
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
     Shell,
@@ -63,17 +101,13 @@ enum Kind {
 }
 
 pub(crate) fn run(arguments: &ExecArguments, data: &Path) -> ExitCode {
-    match follow(arguments, data) {
-        Ok(code) => code,
-        Err(message) if arguments.json => message.print_json(),
-        Err(message) => message.print(),
-    }
+    follow(arguments, data).unwrap_or_else(|message| message.print_as(arguments.json))
 }
 
 fn follow(arguments: &ExecArguments, data: &Path) -> Result<ExitCode, Message> {
     let client = Client::new(&arguments.server, data)?;
     if let Some(run) = arguments.code.request()? {
-        return code::follow(&client, &run, arguments.json);
+        return run_code(&client, &run, arguments.json);
     }
     let script = arguments.script.join(" ");
     let exec = match arguments.kind {
@@ -108,6 +142,47 @@ fn exit_code(end: &Value) -> ExitCode {
         _ if end["error_reason"]["code"] == "OOM" => KILLED,
         _ => 1,
     })
+}
+
+fn read_code(source: &str) -> Result<String, Message> {
+    let fail = |error: std::io::Error| Message::io(format!("could not read the code from {source}: {error}"));
+    let mut code = String::new();
+    if source == "-" {
+        std::io::stdin().take(MAX_CODE_BYTES).read_to_string(&mut code).map_err(fail)?;
+    } else if Path::new(source).is_file() {
+        std::fs::File::open(source)
+            .and_then(|file| file.take(MAX_CODE_BYTES).read_to_string(&mut code))
+            .map_err(fail)?;
+    } else {
+        code = source.to_owned();
+    }
+    Ok(code)
+}
+
+/// Runs code and prints its output at the end.
+fn run_code(client: &Client, run: &Value, is_json: bool) -> Result<ExitCode, Message> {
+    let result = client.json("POST", "/api/run", &[], Some(run))?;
+    let fail = |error: std::io::Error| Message::io(format!("could not write the output of the code: {error}"));
+    if is_json {
+        writeln!(std::io::stdout(), "{result}").map_err(fail)?;
+    } else {
+        let text = |name: &str| result[name].as_str().unwrap_or_default().to_owned();
+        std::io::stdout().write_all(text("stdout").as_bytes()).map_err(fail)?;
+        std::io::stderr().write_all(text("stderr").as_bytes()).map_err(fail)?;
+        // With -1 the code did not exit by itself; any other exit code needs no message.
+        if let Some(error) = result["error"].as_str().filter(|_| result["exit_code"] == -1) {
+            Message::new(error).print();
+        }
+    }
+    Ok(code_exit_code(&result))
+}
+
+fn code_exit_code(result: &Value) -> ExitCode {
+    match (result["success"].as_bool(), result["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok())) {
+        (Some(true), _) => ExitCode::SUCCESS,
+        (_, Some(code)) if code != 0 => ExitCode::from(code),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Prints the exec's output until its end, reconnecting if the connection breaks. Returns the data of
@@ -163,24 +238,14 @@ fn print(to: &mut impl Write, data: &Value) -> Result<(), Message> {
 /// Starts a thread that cancels the exec at the first SIGINT or SIGTERM and exits at the second.
 fn cancel_when_interrupted(client: Client, id: String) {
     let watch = move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        let Ok(runtime) = runtime::current_thread() else { return };
         runtime.block_on(async {
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-            else {
-                return;
-            };
-            for is_second in [false, true] {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                if is_second {
-                    std::process::exit(INTERRUPTED);
-                }
-                // `read_events` receives the end of the exec, whether or not it was cancelled.
-                let _ = client.json("DELETE", &format!("/sandbox/execs/{id}"), &[], None);
-            }
+            let Ok(mut signals) = StopSignals::listen() else { return };
+            signals.next().await;
+            // `read_events` receives the end of the exec, whether or not it was cancelled.
+            let _ = client.json("DELETE", &format!("/sandbox/execs/{id}"), &[], None);
+            signals.next().await;
+            std::process::exit(INTERRUPTED);
         });
     };
     // Without the thread, Ctrl-C ends only this process.

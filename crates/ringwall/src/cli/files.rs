@@ -10,12 +10,14 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::cli::agent::{Agent, AgentArguments};
+use crate::cli::agent::{Agent, AgentArguments, data_of};
 use crate::cli::client::Download;
 use crate::cli::folder;
-use crate::cli::json_text::JsonText;
 use crate::cli::message::{Message, escape_invisible};
-use crate::cli::transfer;
+use crate::cli::{transfer, transfer::parent_of};
+
+/// Limit of a text that is sent in a JSON body, because it is held in memory.
+const MAX_TEXT_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {
@@ -149,35 +151,33 @@ fn put(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
         Some(name) if !name.is_empty() && !name.contains('/') => {
             let bar = transfer::progress_bar("sending", name, length);
             let (route, source) = (agent.route("files/", "upload", &[]), bar.wrap_read(source));
-            crate::cli::agent::data_of(transfer::upload(&agent.client, &route, name, length, &bar, source)?)?
+            data_of(transfer::upload(&agent.client, &route, name, length, &bar, source)?)?
         }
-        _ => put_text(agent, file, &path, source, length)?,
+        _ => put_text(agent, file, &path, source)?,
     };
     agent.print_text(&response)
 }
 
 /// Writes to a path in a subdirectory, for which the server accepts only text, in a JSON body.
-fn put_text(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
-    let not_text = || {
-        Message::new(format!("{} is not UTF-8 text", file.display()))
-            .with_hint("only text can be written to a subdirectory: upload it to files/NAME and move it with a command")
-    };
-    // With a known length the server refuses a body that is too long before it is sent. The length of a
-    // pipe is not known.
-    let whole = match length.map(|_| File::open(file).and_then(|opened| JsonText::measure(path, opened))) {
-        None => None,
-        Some(Ok(whole)) => Some(whole),
-        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => return Err(not_text()),
-        Some(Err(error)) => return Err(Message::io(format!("{}: {error}", file.display()))),
-    };
-    let bar = transfer::progress_bar("sending", path, length);
-    let mut body = JsonText::new(path, bar.wrap_read(source));
-    let response = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", whole, &mut body);
-    bar.finish_and_clear();
-    match (response, body.is_broken()) {
-        (Err(_), true) => Err(not_text()),
-        (response, _) => crate::cli::agent::data_of(response?),
+fn put_text(agent: &Agent, file: &Path, path: &str, source: impl Read) -> Result<Value, Message> {
+    let mut content = String::new();
+    let read = source.take(MAX_TEXT_BYTES + 1).read_to_string(&mut content);
+    let length = read.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Message::new(format!("{} is not UTF-8 text", file.display())).with_hint(
+            "only text can be written to a subdirectory: upload it to files/NAME and move it with a command",
+        ),
+        _ => Message::io(format!("{}: {error}", file.display())),
+    })?;
+    if length as u64 > MAX_TEXT_BYTES {
+        return Err(Message::new(format!("{} is larger than {MAX_TEXT_BYTES} bytes", file.display())));
     }
+    let body = json!({ "file_path": path, "content": content }).to_string();
+    let length = Some(body.len() as u64);
+    let bar = transfer::progress_bar("sending", path, length);
+    let source = bar.wrap_read(body.as_bytes());
+    let response = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", length, source);
+    bar.finish_and_clear();
+    data_of(response?)
 }
 
 fn download(agent: &Agent, path: &str) -> Result<Download, Message> {
@@ -208,8 +208,7 @@ fn get(agent: &Agent, path: &str, target: Option<&Path>) -> Result<(), Message> 
         return transfer::print_body(response, path);
     }
     let (files, bytes) = if response.is_archive {
-        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let archive = transfer::save_unnamed(response, name, parent)?;
+        let archive = transfer::save_unnamed(response, name, parent_of(&target))?;
         let bytes = archive.metadata().map_or(0, |found| found.len());
         (folder::unpack(archive, &target)?, bytes)
     } else {

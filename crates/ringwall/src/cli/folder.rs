@@ -15,6 +15,7 @@ use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{ZipArchive, ZipWriter};
 
 use crate::cli::message::Message;
+use crate::cli::transfer::parent_of;
 
 /// An entry of this size or larger needs ZIP64.
 const ZIP64_BYTES: u64 = u32::MAX as u64;
@@ -123,8 +124,7 @@ pub(crate) fn unpack(archive: File, target: &Path) -> Result<usize, Message> {
         return Err(Message::new(format!("{} already exists", target.display()))
             .with_hint("remove it first, or choose another directory"));
     }
-    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent).map_err(failed)?;
+    let fresh = tempfile::Builder::new().prefix(".ringwall-").tempdir_in(parent_of(target)).map_err(failed)?;
     let files = fill(archive, fresh.path()).map_err(|error| {
         Message::new(format!("could not unpack the server's archive into {}: {error}", target.display()))
     })?;

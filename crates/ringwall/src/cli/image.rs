@@ -5,19 +5,32 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, IsTerminal, PipeReader, Read, Write};
+use std::io::{self, IsTerminal, PipeReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use indicatif::{DecimalBytes, HumanCount, ProgressBar, ProgressStyle};
+use ringwall_executor::docker::{BuildStep, DEFAULT_IMAGE, Docker};
 use ringwall_executor::image::{ImageError, ImageInfo, Interrupted, Progress, Skipped, Store};
-use ringwall_policy::ImageName;
+use ringwall_policy::{DockerImage, ImageName};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 
-use crate::cli::message::Message;
-use crate::cli::{image_docker, image_docker::BuildArguments};
+use crate::cli::message::{Message, print};
+use crate::cli::transfer;
+use crate::runtime::{self, StopSignals};
+use crate::server::{config, config::DockerOverride};
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArguments {
+    /// Name and tag of the image in docker
+    #[arg(long, value_name = "NAME:TAG", default_value = DEFAULT_IMAGE)]
+    tag: DockerImage,
+    #[command(flatten)]
+    docker: DockerOverride,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
@@ -50,33 +63,27 @@ pub(crate) fn run(command: ImageCommand, data: &Path) -> Result<(), Message> {
         ImageCommand::Import { name, archive } => summary(&import(&store, &name, &archive)?),
         ImageCommand::List { json: false } => table(&store.list()?, now()),
         ImageCommand::List { json: true } => {
-            let mut text = serde_json::to_string_pretty(&store.list()?)
-                .map_err(|error| ImageError::Print { source: error.into() })?;
-            text.push('\n');
-            text
+            let json = serde_json::to_string_pretty(&store.list()?);
+            json.map_err(|error| Message::io(format!("could not write the list: {error}")))? + "\n"
         }
         ImageCommand::Rm { name } => {
             store.remove(&name)?;
             format!("removed {name}\n")
         }
-        ImageCommand::BuildDocker(arguments) => image_docker::build(&arguments, data)?,
+        ImageCommand::BuildDocker(arguments) => build_docker(&arguments, data)?,
     };
-    Ok(print(&output)?)
+    print(&output)
 }
 
-fn import(store: &Store, name: &ImageName, path: &Path) -> Result<ImageInfo, ImageError> {
+fn import(store: &Store, name: &ImageName, path: &Path) -> Result<ImageInfo, Message> {
     let (archive, size, label) = open(path)?;
-    let archive = Interruptible {
-        archive,
-        interrupt: watch_for_interrupt().map_err(|source| ImageError::ReadArchive { source })?,
-    };
-    let bar = progress_bar(size);
-    bar.set_message(name.to_string());
+    let archive = Interruptible { archive, interrupt: watch_for_interrupt()? };
+    let bar = transfer::progress_bar("importing", name.as_str(), size);
     let outcome = store.import(name, &label, archive, &mut |progress: Progress| {
         bar.set_position(progress.read);
     });
     bar.finish_and_clear();
-    outcome
+    Ok(outcome?)
 }
 
 /// Opens the archive and returns it with its size, if known, and the file name to record.
@@ -96,22 +103,6 @@ fn open(path: &Path) -> Result<(File, Option<u64>, String), ImageError> {
     };
     let label = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     Ok((File::from(archive), size, label.into_owned()))
-}
-
-fn progress_bar(size: Option<u64>) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let (bar, template) = match size {
-        Some(size) => {
-            (ProgressBar::new(size), "importing {msg} [{bar:30}] {percent:>3}% of {decimal_total_bytes}, {eta} left")
-        }
-        None => (ProgressBar::new_spinner(), "{spinner} importing {msg}: {decimal_bytes} read, {elapsed}"),
-    };
-    match ProgressStyle::with_template(template) {
-        Ok(style) => bar.with_style(style.progress_chars("=> ")),
-        Err(_) => bar,
-    }
 }
 
 /// A reader that fails after SIGINT or SIGTERM, so that the import removes its partial result.
@@ -139,24 +130,16 @@ impl Read for Interruptible {
 }
 
 /// Returns a pipe whose write end is closed at the first SIGINT or SIGTERM.
-fn watch_for_interrupt() -> io::Result<PipeReader> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let (reader, writer) = io::pipe()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut interrupt, mut terminate) = {
-        let _inside = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
-    };
-    std::thread::Builder::new().name("interrupt".into()).spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        });
+fn watch_for_interrupt() -> Result<PipeReader, Message> {
+    let failed = |error: io::Error| Message::new(format!("could not watch for signals: {error}"));
+    let (reader, writer) = io::pipe().map_err(failed)?;
+    let runtime = runtime::current_thread()?;
+    let mut signals = runtime.block_on(async { StopSignals::listen() })?;
+    let watch = move || {
+        runtime.block_on(signals.next());
         drop(writer);
-    })?;
+    };
+    std::thread::Builder::new().name("interrupt".into()).spawn(watch).map_err(failed)?;
     Ok(reader)
 }
 
@@ -217,12 +200,42 @@ fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
-fn print(output: &str) -> Result<(), ImageError> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(output.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.map_err(|source| ImageError::Print { source }),
+/// Builds the image from packages of this machine's distribution, with the docker client and context of
+/// a server with the same data directory and environment. Returns the text to print.
+fn build_docker(arguments: &BuildArguments, data: &Path) -> Result<String, Message> {
+    let pinned = config::docker(data, arguments.docker.clone())?;
+    let docker = Docker::new(ringwall_service::docker_settings(&pinned)?, data)?;
+    let bar = spinner();
+    let built = runtime::current_thread()?.block_on(async {
+        let mut show = |step: BuildStep| bar.set_message(description(step));
+        let mut signals = StopSignals::listen()?;
+        // A signal drops the future of the build, which kills its programs and removes its directory.
+        tokio::select! {
+            built = docker.build_image(&arguments.tag, data, &mut show) => Ok(built?),
+            () = signals.next() => Err(Message::new("interrupted; nothing was changed")),
+        }
+    });
+    bar.finish_and_clear();
+    built.map(|id| format!("built {} ({id})\n", arguments.tag))
+}
+
+fn description(step: BuildStep) -> String {
+    match step {
+        BuildStep::Install(line) => line,
+        BuildStep::Pack => "packing".to_owned(),
+        BuildStep::Import => "importing into docker".to_owned(),
+    }
+}
+
+fn spinner() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    match ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 

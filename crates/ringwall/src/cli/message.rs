@@ -100,13 +100,26 @@ impl Message {
         self.exit == FAILED
     }
 
-    /// Prints JSON to standard output, for `--json`.
-    pub(crate) fn print_json(&self) -> ExitCode {
+    /// Prints text to standard error, or with `--json` JSON to standard output.
+    pub(crate) fn print_as(&self, json: bool) -> ExitCode {
+        if json { self.print_json() } else { self.print() }
+    }
+
+    fn print_json(&self) -> ExitCode {
         if let Err(cause) = writeln!(std::io::stdout(), "{}", self.to_json()) {
             Message::io(format!("could not write to standard output: {cause}")).print();
             return self.print();
         }
         ExitCode::from(self.exit)
+    }
+}
+
+/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
+pub(crate) fn print(text: &str) -> Result<(), Message> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.map_err(|error| Message::io(format!("could not write to standard output: {error}"))),
     }
 }
 

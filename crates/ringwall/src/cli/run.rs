@@ -5,22 +5,27 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use ringwall_executor::{
-    BoxControl, Early, Ending, Error, Executor, Hold, Host, Options, Outcome, Prepared, Step, real_path,
+    BoxControl, Captured, Early, Ending, Error, Executor, Hold, Host, Options, Outcome, Prepared, Protection, Step,
+    StepTime, real_path,
 };
 use ringwall_policy::{
-    Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Request, Requirement, Root, Secret, Verdict, Workspace,
+    Ceilings, Field, Grant, ImageName, Layer, LayerName, Layers, Limits, Request, Requirement, Root, Secret, Verdict,
+    Workspace,
 };
 use rustix::process::Signal;
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::message::Message;
 use crate::cli::streams;
+use crate::runtime;
 
 /// Time to write the remaining output of a killed command to a slow reader.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -71,11 +76,7 @@ pub(crate) struct RunArguments {
 
 /// Runs the command and prints errors as text or JSON.
 pub(crate) fn run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> ExitCode {
-    match try_run(arguments, early, data) {
-        Ok(code) => code,
-        Err(message) if arguments.json => message.print_json(),
-        Err(message) => message.print(),
-    }
+    try_run(arguments, early, data).unwrap_or_else(|message| message.print_as(arguments.json))
 }
 
 fn try_run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -> Result<ExitCode, Message> {
@@ -90,10 +91,7 @@ fn try_run(arguments: &RunArguments, early: Result<Early, Error>, data: &Path) -
         }
     };
     let options = Options { terminal: arguments.tty.then(streams::window_size), hold_at: hold_at(arguments)? };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
+    let runtime = runtime::current_thread()?;
     let code = runtime.block_on(follow(arguments, executor, prepared, grant, options));
     // Dropping the runtime would wait for threads that write to a reader that does not read.
     std::mem::forget(runtime);
@@ -140,7 +138,7 @@ async fn follow(
     };
     let kept = written.map_err(|error| Message::new(format!("could not write the command's output: {error}")))?;
     if arguments.json {
-        crate::cli::run_report::print(&outcome, &kept, &limits)?;
+        print_report(&outcome, &kept, &limits)?;
     } else {
         explain(&outcome, &limits);
     }
@@ -152,7 +150,7 @@ fn exit_code(code: i32) -> ExitCode {
 }
 
 /// Prints why the box was killed, if a limit was the reason.
-fn explain(outcome: &Outcome, limits: &ringwall_policy::Limits) {
+fn explain(outcome: &Outcome, limits: &Limits) {
     let limit = |field: Field| field.quantity(limits.get(field)).to_string();
     if outcome.out_of_memory {
         let text = format!("the box ran out of memory (limit {})", limit(Field::MemoryMb));
@@ -167,6 +165,69 @@ fn explain(outcome: &Outcome, limits: &ringwall_policy::Limits) {
             )
             .print();
     }
+}
+
+/// The JSON object of `--json`.
+#[derive(Serialize)]
+struct RunReport<'a> {
+    /// The command's exit code; `null` if it was killed.
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+    oom_killed: bool,
+    duration_ms: u64,
+    usage: UsageReport,
+    stdout: String,
+    stderr: String,
+    stdout_bytes: u64,
+    stderr_bytes: u64,
+    stdout_truncated: bool,
+    stderr_truncated: bool,
+    protections: &'a [Protection],
+    limits: &'a Limits,
+    /// The duration of each step of the box's set-up. Steps of the executor and of PID 1 overlap.
+    setup: &'a [StepTime],
+}
+
+#[derive(Serialize)]
+struct UsageReport {
+    /// `null` if it is not known, for example after PID 1 of a box without a cgroup was killed.
+    cpu_ms: Option<u64>,
+    peak_memory_bytes: Option<u64>,
+}
+
+fn print_report(outcome: &Outcome, kept: &[Captured; 2], limits: &Limits) -> Result<(), Message> {
+    let [stdout, stderr] = kept;
+    let text = |captured: &Captured| String::from_utf8_lossy(&captured.kept).into_owned();
+    let (exit_code, signal) = match outcome.ending {
+        Ending::Exited(code) => (Some(code), None),
+        Ending::Signalled(signal) | Ending::Stopped(signal) => (None, Some(signal)),
+        Ending::TimedOut => (None, None),
+        Ending::OverCounters => (None, Some(Signal::KILL.as_raw())),
+    };
+    let report = RunReport {
+        exit_code,
+        signal,
+        timed_out: outcome.ending == Ending::TimedOut,
+        oom_killed: outcome.out_of_memory,
+        duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        usage: UsageReport {
+            cpu_ms: outcome.usage.cpu.map(|cpu| u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)),
+            peak_memory_bytes: outcome.usage.peak_memory_bytes,
+        },
+        stdout: text(stdout),
+        stderr: text(stderr),
+        stdout_bytes: stdout.total_bytes,
+        stderr_bytes: stderr.total_bytes,
+        stdout_truncated: stdout.truncated(),
+        stderr_truncated: stderr.truncated(),
+        protections: &outcome.protections,
+        limits,
+        setup: &outcome.steps,
+    };
+    let json = serde_json::to_string(&report).map_err(std::io::Error::from);
+    json.and_then(|json| writeln!(std::io::stdout(), "{json}"))
+        .map_err(|error| Message::new(format!("could not write the report: {error}")))
 }
 
 fn request(arguments: &RunArguments) -> Result<Request, Message> {

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::cli::agent::{Agent, AgentArguments};
+use crate::cli::agent::{Agent, AgentArguments, data_of};
 use crate::cli::message::{Message, escape_invisible};
-use crate::cli::transfer;
 use crate::cli::{folder, folder::Packed};
+use crate::cli::{transfer, transfer::parent_of};
 
 /// Characters of a description that the table shows.
 const MAX_DESCRIPTION_CHARS: usize = 100;
@@ -82,7 +82,7 @@ fn push(agent: &Agent, route: &str, source: &Path) -> Result<(), Message> {
         let bar = transfer::progress_bar("sending", &source.to_string_lossy(), length);
         transfer::upload(&agent.client, route, "skills.zip", length, &bar, bar.wrap_read(file))?
     };
-    agent.print_text(&crate::cli::agent::data_of(response)?)
+    agent.print_text(&data_of(response)?)
 }
 
 fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message> {
@@ -92,8 +92,7 @@ fn pull(agent: &Agent, name: &str, target: Option<&Path>) -> Result<(), Message>
         return Err(Message::new(format!("skills/{name} is a file, not a skill"))
             .with_hint("`ringwall skills ls` lists the skills, `ringwall files get` downloads files"));
     }
-    let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let archive = transfer::save_unnamed(response, name, parent)?;
+    let archive = transfer::save_unnamed(response, name, parent_of(target))?;
     let files = folder::unpack(archive, target)?;
     let result = json!({ "skill": name, "target": target.to_string_lossy(), "files": files });
     agent.print_result(&result, |_| {

@@ -16,8 +16,9 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::cli::audit::{Access, print, with_store};
-use crate::cli::message::Message;
+use crate::cli::audit::{Access, with_store};
+use crate::cli::message::{Message, escape_invisible, print};
+use crate::runtime;
 use crate::server::{config, config::DatabaseOverride};
 
 #[derive(Debug, Subcommand)]
@@ -115,12 +116,8 @@ fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<Exi
         .create(data)
         .map_err(|error| Message::new(format!("could not create the data directory {}: {error}", data.display())))?;
     let database = config::database(data, database)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let key = ringwall_service::ensure_head_key(data)?;
-    let (_, text) = runtime.block_on(ringwall_service::create_token_offline(database, key, new))?;
+    let (_, text) = runtime::current_thread()?.block_on(ringwall_service::create_token_offline(database, key, new))?;
     print(&format!("{text}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -192,12 +189,8 @@ fn table(tokens: &[TokenInfo]) -> String {
         };
         let (id, role) = (token.id.as_str(), token.holder.role());
         // A label may contain control characters for the terminal.
-        let label = crate::cli::message::escape_invisible(token.label.as_deref().unwrap_or_default());
-        let _ = writeln!(
-            text,
-            "{id:<34}  {role:<8}  {:<24}  {state:<8}  {label}",
-            crate::cli::message::escape_invisible(&owner)
-        );
+        let label = escape_invisible(token.label.as_deref().unwrap_or_default());
+        let _ = writeln!(text, "{id:<34}  {role:<8}  {:<24}  {state:<8}  {label}", escape_invisible(&owner));
     }
     text
 }

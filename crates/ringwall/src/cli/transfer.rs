@@ -43,7 +43,7 @@ pub(crate) fn upload(
 /// Writes the body to a temporary file, which replaces `path` when it is complete.
 pub(crate) fn save(response: Download, name: &str, path: &Path) -> Result<u64, Message> {
     let failed = |error: io::Error| Message::io(format!("{}: {error}", path.display()));
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = parent_of(path);
     require_directory(directory)?;
     let mut file =
         tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory).map_err(failed)?;
@@ -60,6 +60,11 @@ pub(crate) fn save_unnamed(response: Download, name: &str, directory: &Path) -> 
     write_body(response, name, &mut file)?;
     file.rewind().map_err(failed)?;
     Ok(file)
+}
+
+/// The directory of a path; `.` for a name alone.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Checked first, because a later error would name a temporary file instead of the directory.

@@ -17,13 +17,13 @@ mod remedy;
 mod report;
 mod table;
 
-use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::message::Message;
+use crate::cli::message::{Message, print};
+use crate::runtime;
 use facts::Facts;
 use report::Report;
 use table::Style;
@@ -49,27 +49,12 @@ pub(crate) fn run(arguments: &DoctorArguments, data: &Path) -> Result<ExitCode, 
 }
 
 fn examine(data: &Path) -> Result<Facts, Message> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     let host = ringwall_executor::Host::probe();
     let seen = probe::probe(&host);
-    runtime.block_on(async {
+    runtime::current_thread()?.block_on(async {
         let docker = docker::check(&docker::sockets_of_this_process()).await;
         let aio = aio::check(data).await;
         let probe_box = probe_box::start(host, data).await;
         Ok(Facts { docker, aio, probe_box, ..seen })
     })
-}
-
-/// Prints to standard output. A reader that closes the pipe early, such as `head`, is not an error.
-fn print(text: &str) -> Result<(), Message> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Message::new(format!("could not print the report: {error}")))
-        }
-        _ => Ok(()),
-    }
 }

@@ -16,14 +16,13 @@ use rmcp::ServiceExt as _;
 use rmcp::service::RunningService;
 use rmcp::{RoleServer, transport::async_rw::AsyncRwTransport};
 use tokio::net::UnixStream;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::caller::{Caller, Scope};
 use super::handler::Mcp;
 use super::{bridge, local_socket};
 use crate::cli::client::owner_token;
 use crate::cli::message::Message;
-use crate::runtime;
+use crate::runtime::{self, StopSignals};
 use crate::server::environment::Environment;
 use crate::server::logging;
 use crate::server::webhook;
@@ -89,17 +88,14 @@ pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Mess
 }
 
 async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message> {
-    let failed = |error: std::io::Error| Message::new(format!("could not listen for signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut signals = StopSignals::listen()?;
     let data = config.data.clone();
     let service = match open(config, &scope).await? {
         Opened::Own(service) => service,
         Opened::Connected(stream) => {
             return tokio::select! {
                 forwarded = local_socket::forward_stdio(stream) => forwarded,
-                _ = terminate.recv() => Ok(()),
-                _ = interrupt.recv() => Ok(()),
+                () = signals.next() => Ok(()),
             };
         }
     };
@@ -119,8 +115,7 @@ async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message
     };
     tokio::select! {
         () = serving => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = signals.next() => {}
     }
     service.drain(DRAIN).await;
     Ok(())

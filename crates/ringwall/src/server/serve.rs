@@ -12,12 +12,11 @@ use std::time::Duration;
 use clap::Args;
 use ringwall_service::{Auth, Config, Service};
 use rustix::process::{Resource, getrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::message::Message;
 use crate::http::{self, AppState};
 use crate::mcp;
-use crate::runtime;
+use crate::runtime::{self, StopSignals};
 use crate::server::environment::Environment;
 use crate::server::logging;
 use crate::server::webhook;
@@ -55,9 +54,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     };
     let listener = http::Listener::bind(address).await.map_err(bind_error)?;
     let local_address = listener.local_addr();
-    let failed = |error| Message::new(format!("could not install the handlers of SIGTERM and SIGINT: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut signals = StopSignals::listen()?;
     let service = Service::open(Config {
         data: config.data.clone(),
         database: config.database.clone(),
@@ -76,10 +73,7 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     print_greeting(&config, local_address, service.make_login_code()?.as_deref());
     tracing::info!(listening = %local_address, "serving");
     let stop = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        signals.next().await;
         tracing::info!("stopping");
     };
     http::serve(listener, app, max_connections, stop, service.drain(DRAIN_TIMEOUT)).await;
