@@ -3,8 +3,8 @@
 
 use ringwall_executor::Privilege;
 
-use super::check::{Check, State};
 use super::facts::{CgroupParents, Facts, Hierarchy};
+use super::report::{Check, State};
 
 pub(crate) fn row(facts: &Facts) -> Check {
     let version = match facts.cgroups.hierarchy {
@@ -27,12 +27,9 @@ pub(crate) fn row(facts: &Facts) -> Check {
         }
         Err(why) => (State::Missing, format!("no cgroups for boxes: {why}")),
     };
-    let check = Check::new("cgroups", state, format!("{version}; {found}"))
-        .costs("the kernel does not enforce these limits for a box as a whole");
-    match fix(facts) {
-        Some(fix) => check.fix(fix),
-        None => check,
-    }
+    Check::new("cgroups", state, format!("{version}; {found}"))
+        .costs("the kernel does not enforce these limits for a box as a whole")
+        .fix_if_known(fix(facts))
 }
 
 /// How to get cgroups with all controllers; `None` if all are available.

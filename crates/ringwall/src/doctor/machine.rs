@@ -7,11 +7,11 @@ use std::path::Path;
 
 use ringwall_executor::Privilege;
 
+use super::backends::TIMEOUT;
 use super::cgroups;
-use super::check::{Check, State};
-use super::docker::TIMEOUT;
 use super::facts::{Aio, Daemon, Docker, Facts, Overlay, ProbeBox};
 use super::remedy::{self, MIN_KERNEL};
+use super::report::{Check, State};
 
 /// The first kernel that mounts overlayfs in user namespaces.
 const MIN_KERNEL_FOR_OVERLAY: (u32, u32) = (5, 11);
@@ -46,8 +46,8 @@ fn kernel(facts: &Facts) -> Check {
         .fix(format!("use Linux {major}.{minor} or newer"))
 }
 
-/// Permission of ordinary users to make boxes. A setting that forbids it is a failure only if the trial
-/// box failed, because AppArmor may allow this program by a profile.
+/// Permission of ordinary users to make boxes. A setting that forbids it is a failure only if the
+/// probe box failed, because AppArmor may allow this program by a profile.
 fn user_namespaces(facts: &Facts) -> Check {
     let name = "unprivileged_user_namespaces";
     let settings = &facts.namespaces;
@@ -77,8 +77,9 @@ fn user_namespaces(facts: &Facts) -> Check {
                 ProbeBox::Failed(_) if !settings.closed.is_empty() => State::Missing,
                 _ => State::Optional,
             };
-            let check = Check::new(name, state, why).costs("ordinary users cannot make boxes here");
-            with_fix(check, remedy::namespaces(&as_user))
+            Check::new(name, state, why)
+                .costs("ordinary users cannot make boxes here")
+                .fix_if_known(remedy::namespaces(&as_user))
         }
         (Privilege::Rootless, ProbeBox::Failed(failure), restricted) => {
             let is_cause = restricted.is_some() || remedy::refuses_namespaces(failure);
@@ -86,8 +87,9 @@ fn user_namespaces(facts: &Facts) -> Check {
                 return Check::new(name, State::Ok, "no setting forbids them");
             }
             let why = restricted.unwrap_or_else(|| "refused, but not by a known setting".to_owned());
-            let check = Check::new(name, State::Missing, why).costs("no box can be made without root");
-            with_fix(check, Some(remedy::fix_of(facts, failure)))
+            Check::new(name, State::Missing, why)
+                .costs("no box can be made without root")
+                .fix(remedy::fix_of(facts, failure))
         }
     }
 }
@@ -188,13 +190,6 @@ fn program(name: &'static str, found: Option<&Path>, user: &str) -> Check {
     match found {
         Some(path) => Check::new(name, State::Ok, path.display().to_string()),
         None => Check::new(name, State::Optional, format!("optional: not found; only {user} needs it")),
-    }
-}
-
-fn with_fix(check: Check, fix: Option<String>) -> Check {
-    match fix {
-        Some(fix) => check.fix(fix),
-        None => check,
     }
 }
 

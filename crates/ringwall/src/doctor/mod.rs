@@ -1,13 +1,11 @@
 //! `ringwall doctor`: starts a probe box and reports which protections work on this machine.
 //!
-//! `probe`, `docker` and `aio` collect facts and `probe_box.rs` starts the box. The rest is pure:
+//! `probe` and `backends` collect facts and `probe_box.rs` starts the box. The rest is pure:
 //! `protections` and `machine` turn the facts into rows, `remedy` finds the fix of a failure, `report`
 //! and `table` format the result. Apart from the probe box, the doctor only reads.
 
-mod aio;
+mod backends;
 mod cgroups;
-mod check;
-mod docker;
 mod facts;
 mod machine;
 mod probe;
@@ -52,8 +50,8 @@ fn examine(data: &Path) -> Result<Facts, Message> {
     let host = ringwall_executor::Host::probe();
     let seen = probe::probe(&host);
     runtime::current_thread()?.block_on(async {
-        let docker = docker::check(&docker::sockets_of_this_process()).await;
-        let aio = aio::check(data).await;
+        let docker = backends::docker(&backends::sockets_of_this_process()).await;
+        let aio = backends::aio(data).await;
         let probe_box = probe_box::start(host, data).await;
         Ok(Facts { docker, aio, probe_box, ..seen })
     })

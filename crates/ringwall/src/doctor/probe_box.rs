@@ -8,8 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ringwall_executor::{Ending, Error, Executor, Host, Options, Protection, ProtectionName, ProtectionState};
-use ringwall_policy::{Ceilings, Field, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
+use ringwall_policy::{Field, Layer, LayerName, Layers, Request, Root, Verdict, Workspace};
 use ringwall_service::causes;
+
+use crate::cli::run::machine_layers;
 
 use super::facts::{ProbeBox, ProbeBoxFailure};
 
@@ -33,7 +35,9 @@ const REQUIRED: [ProtectionName; 8] = [
 
 /// Starts a box, runs a command in it and returns the box's protections.
 pub(crate) async fn start(host: Host, data: &Path) -> ProbeBox {
-    let layers = layers(&host);
+    let mut operator = Layer::new(LayerName::CommandLine);
+    operator.limits.insert(Field::TimeoutMs, COMMAND_TIMEOUT_MS);
+    let layers = machine_layers(&host, operator);
     let executor = match Executor::new(host, data) {
         Ok(executor) => executor,
         Err(error) => return ProbeBox::Failed(failure(&error)),
@@ -82,20 +86,6 @@ fn request(command: &[&str]) -> Request {
         root: Root::Host,
         workspace: Workspace::Private,
         read_only: Vec::new(),
-    }
-}
-
-fn layers(host: &Host) -> Layers {
-    let mut operator = Layer::new(LayerName::CommandLine);
-    operator.limits.insert(Field::TimeoutMs, COMMAND_TIMEOUT_MS);
-    Layers {
-        system: ringwall_policy::profile::RUN,
-        ceilings: Ceilings {
-            limits: ringwall_policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids),
-            set_by: LayerName::Machine,
-        },
-        operator,
-        narrowing: Vec::new(),
     }
 }
 

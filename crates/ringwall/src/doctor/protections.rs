@@ -5,9 +5,9 @@
 use ringwall_executor::{Protection, ProtectionName, ProtectionState};
 
 use super::cgroups;
-use super::check::{Check, State};
 use super::facts::{Facts, Landlock, ProbeBox};
 use super::remedy;
+use super::report::{Check, State};
 
 /// The probe box, then its protections. If it failed, the only protection reported is Landlock, which
 /// the kernel reports without a box.
@@ -44,11 +44,9 @@ fn row(facts: &Facts, protection: &Protection) -> Check {
         _ => State::Partial,
     };
     let why = protection.why.clone().unwrap_or_else(|| "not enforced".to_owned());
-    let check = Check::new(name, state, why).costs(costs(protection.name, protection.state));
-    match fix(facts, protection.name) {
-        Some(fix) => check.fix(fix),
-        None => check,
-    }
+    Check::new(name, state, why)
+        .costs(costs(protection.name, protection.state))
+        .fix_if_known(fix(facts, protection.name))
 }
 
 fn enforced(facts: &Facts, name: ProtectionName) -> String {
@@ -173,12 +171,9 @@ fn landlock_fix(landlock: Landlock) -> Option<&'static str> {
 
 fn landlock_without_box(facts: &Facts) -> Check {
     let missing = |why| {
-        let check = Check::new("landlock", State::Missing, why);
-        let check = check.costs(costs(ProtectionName::Landlock, ProtectionState::NotAvailable));
-        match landlock_fix(facts.landlock) {
-            Some(fix) => check.fix(fix),
-            None => check,
-        }
+        Check::new("landlock", State::Missing, why)
+            .costs(costs(ProtectionName::Landlock, ProtectionState::NotAvailable))
+            .fix_if_known(landlock_fix(facts.landlock).map(str::to_owned))
     };
     match facts.landlock {
         Landlock::Version(version) => {

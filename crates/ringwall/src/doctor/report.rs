@@ -1,11 +1,63 @@
-//! The report, as `--json` prints it and as the input of the table.
+//! The report and its rows, as `--json` prints them and as the input of the table.
 
 use ringwall_executor::{Privilege, ProtectionState};
 use serde::Serialize;
 
-use super::check::Check;
 use super::facts::{Facts, ProbeBox};
 use super::{machine, protections};
+
+/// One row.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Check {
+    /// The name in JSON, with underscores; the table shows [`Check::title`].
+    pub(crate) name: &'static str,
+    pub(crate) state: State,
+    pub(crate) detail: String,
+    /// The consequence of a partial or missing item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) costs: Option<String>,
+    /// The remedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fix: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    Ok,
+    Partial,
+    Missing,
+    /// Missing, but native boxes do not need it.
+    Optional,
+}
+
+impl Check {
+    pub(crate) fn new(name: &'static str, state: State, detail: impl Into<String>) -> Self {
+        Check { name, state, detail: detail.into(), costs: None, fix: None }
+    }
+
+    pub(crate) fn costs(mut self, costs: impl Into<String>) -> Self {
+        self.costs = Some(costs.into());
+        self
+    }
+
+    pub(crate) fn fix(self, fix: impl Into<String>) -> Self {
+        self.fix_if_known(Some(fix.into()))
+    }
+
+    pub(crate) fn fix_if_known(mut self, fix: Option<String>) -> Self {
+        self.fix = fix;
+        self
+    }
+
+    /// The name for the table.
+    pub(crate) fn title(&self) -> String {
+        match self.name {
+            "trial_box" => "probe box".to_owned(),
+            name => name.replace('_', " "),
+        }
+    }
+}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {

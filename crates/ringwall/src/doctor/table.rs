@@ -6,8 +6,7 @@
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-use super::check::{Check, State};
-use super::report::Report;
+use super::report::{Check, Report, State};
 
 const MAX_WIDTH: usize = 100;
 const MIN_WIDTH: usize = 60;

@@ -1,7 +1,7 @@
-//! Checks whether a Docker daemon answers `GET /_ping` on its socket within 2 seconds.
+//! Asks the services that backends use: Docker's daemon and the external AIO service.
 //!
-//! Another program may own the socket. Of its response the report contains at most the status and an API
-//! version that consists of digits and dots.
+//! Another program may own Docker's socket. Of its response the report contains at most the status and an
+//! API version that consists of digits and dots.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,11 @@ use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
-use super::facts::{Daemon, Docker};
+use super::facts::{Aio, Daemon, Docker};
 use super::probe;
+use crate::cli::message::Message;
+use crate::server::config;
+use crate::server::environment::Environment;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -45,7 +48,8 @@ fn sockets(docker_host: Option<String>, runtime: Option<String>) -> Sockets {
     }
 }
 
-pub(crate) async fn check(sockets: &Sockets) -> Docker {
+/// Checks whether a Docker daemon answers `GET /_ping` on its socket within 2 seconds.
+pub(crate) async fn docker(sockets: &Sockets) -> Docker {
     let client = probe::on_path(&["docker"]);
     let daemon = match sockets {
         Sockets::NotLocal(scheme) => Daemon::NotLocal { scheme: scheme.clone() },
@@ -96,6 +100,24 @@ async fn ping(socket: PathBuf, stream: UnixStream) -> Daemon {
         }
         Err(error) if error.is_parse() => Daemon::NotDocker { socket, what: "it does not speak HTTP".to_owned() },
         Err(_) => Daemon::NotDocker { socket, what: "it closed the connection without an answer".to_owned() },
+    }
+}
+
+/// Sends one request to the external AIO service that a server with this data directory and
+/// environment would use, to check that it answers and accepts the configured key.
+pub(crate) async fn aio(data: &Path) -> Aio {
+    let configured = Environment::read().and_then(|environment| config::aio(data, &environment));
+    let service = configured.and_then(|pinned| ringwall_service::aio_service(&pinned).map_err(Message::from));
+    match service {
+        Ok(None) => Aio::NotConfigured,
+        Ok(Some(service)) => match service.info().await {
+            Ok(info) => Aio::Answers { version: info.version },
+            Err(error) => Aio::Unusable { why: error.to_string(), fix: error.hint().to_owned() },
+        },
+        Err(message) => Aio::Unusable {
+            why: message.text().to_owned(),
+            fix: "correct [aio] of ringwall.toml, or the variables RINGWALL_AIO_*".to_owned(),
+        },
     }
 }
 
