@@ -24,8 +24,9 @@ use axum::middleware::{from_fn_with_state, map_response};
 use ringwall_service::Service;
 
 use crate::http::handlers::mcp::Endpoint;
-use crate::http::transport::caller_limits::CallerLimit;
+use crate::http::transport::caller_limits::{CallerLimit, Kind};
 pub(crate) use crate::http::transport::connections::{ClientConnection, Listener, serve};
+use crate::http::transport::gate;
 use crate::http::transport::host_check::Hosts;
 pub(crate) use crate::http::ws::messages::announcement_json;
 
@@ -50,8 +51,8 @@ impl AppState {
         max_connections: usize,
     ) -> Self {
         let hosts = Arc::new(Hosts::new(allowed_hosts, listening));
-        let requests = CallerLimit::for_requests(max_connections);
-        let (streams, sockets) = (CallerLimit::for_streams(max_connections), CallerLimit::for_sockets(max_connections));
+        let [requests, streams, sockets] =
+            [Kind::Requests, Kind::Streams, Kind::Sockets].map(|kind| CallerLimit::new(kind, max_connections));
         let mcp = Arc::new(Endpoint::new(service.clone(), max_body_bytes));
         AppState { service, hosts, max_body_bytes, requests, streams, sockets, mcp }
     }
@@ -60,9 +61,9 @@ impl AppState {
 /// The whole HTTP service, without a socket.
 pub(crate) fn app(state: AppState) -> Router {
     routes::build(&state)
-        .fallback(crate::http::transport::gate::unknown_path)
-        .method_not_allowed_fallback(crate::http::transport::gate::unknown_method)
-        .layer(map_response(crate::http::transport::gate::harden))
-        .layer(from_fn_with_state(Arc::clone(&state.hosts), crate::http::transport::gate::pass))
+        .fallback(gate::unknown_path)
+        .method_not_allowed_fallback(gate::unknown_method)
+        .layer(map_response(gate::harden))
+        .layer(from_fn_with_state(Arc::clone(&state.hosts), gate::pass))
         .with_state(state)
 }

@@ -18,8 +18,8 @@ use crate::http::transport::body::refuse_body;
 use crate::http::transport::problem::{Problem, is_within};
 use crate::http::{
     handlers::{
-        approvals, artifacts, audit, browser, console, contexts, events, execs, gc, login, mcp, metrics, networks,
-        risk, run, sandbox, session_box, session_files, session_processes, sessions, settings, skills, tickets, tokens,
+        approvals, artifacts, audit, browser, console, contexts, events, execs, login, mcp, risk, run, sandbox, server,
+        session_box, session_files, sessions, skills, tickets, tokens,
     },
     ws::{approvals as approval_sockets, terminals},
 };
@@ -54,7 +54,7 @@ macro_rules! routes {
 }
 
 routes! {
-    GET "/healthz" Open => metrics::healthz;
+    GET "/healthz" Open => server::healthz;
     GET "/openapi.json" Open => openapi::document;
     GET "/docs" Open => openapi::page;
     GET "/" Open => console::home;
@@ -65,8 +65,8 @@ routes! {
     POST "/api/login" Open => login::log_in;
     POST "/api/logout" Agent => login::log_out;
     GET "/api/me" Agent => login::me;
-    GET "/metrics" Operator => metrics::metrics;
-    GET "/api/overview" User => metrics::overview;
+    GET "/metrics" Operator => server::metrics;
+    GET "/api/overview" User => server::overview;
     POST "/sandbox/execs" Agent => execs::create;
     GET "/sandbox/execs" Agent => execs::list;
     GET "/sandbox/execs/{id}" Agent => execs::show;
@@ -76,9 +76,9 @@ routes! {
     GET "/sandbox/execs/{id}/stdout" Agent => artifacts::stdout;
     GET "/sandbox/execs/{id}/stderr" Agent => artifacts::stderr;
     GET "/sandbox/execs/{id}/events" Agent => events::follow;
-    GET "/sandbox/execs/{id}/network" Agent => networks::of_exec;
+    GET "/sandbox/execs/{id}/network" Agent => execs::network;
     GET "/sandbox/execs/{id}/observation" Agent => artifacts::observation;
-    GET "/sandbox/health" Agent => metrics::health;
+    GET "/sandbox/health" Agent => server::health;
     GET "/skills" Agent => skills::list;
     POST "/skills/{id}/invoke" Agent => skills::invoke;
     POST "/v1/skills/{agent}/upload" Agent => v1::skills::upload_own;
@@ -87,10 +87,10 @@ routes! {
     DELETE "/v1/skills/{agent}/delete" Agent => v1::skills::delete;
     POST "/v1/skills/{user}/{agent}/upload" Agent => v1::skills::upload;
     GET "/v1/skills/{user}/{agent}/list" Agent => v1::skills::list;
-    GET "/settings" Operator => settings::show;
-    PUT "/settings" Operator => settings::change;
-    GET "/api/net/hosts" Agent => networks::hosts;
-    DELETE "/api/net/hosts/{id}" User => networks::forget;
+    GET "/settings" Operator => server::settings;
+    PUT "/settings" Operator => server::change_settings;
+    GET "/api/net/hosts" Agent => sandbox::hosts;
+    DELETE "/api/net/hosts/{id}" User => sandbox::forget_host;
     GET "/api/sandbox" Agent => sandbox::show;
     PUT "/api/sandbox" Operator => sandbox::switch;
     POST "/api/sandbox/paths" Operator => sandbox::add;
@@ -98,7 +98,7 @@ routes! {
     PATCH "/api/sandbox/paths/{*key}" User => sandbox::change;
     DELETE "/api/sandbox/paths/{*key}" User => sandbox::remove;
     POST "/api/sandbox/execute" Agent => sandbox::execute;
-    POST "/api/gc" Operator => gc::collect;
+    POST "/api/gc" Operator => server::collect;
     GET "/api/tokens" Operator => tokens::list;
     POST "/api/tokens" Operator => tokens::create;
     DELETE "/api/tokens/{id}" Owner => tokens::revoke;
@@ -126,10 +126,10 @@ routes! {
     POST "/api/sessions/{id}/exec" Agent => session_box::exec;
     POST "/api/sessions/{id}/pause" Agent => session_box::pause;
     POST "/api/sessions/{id}/resume" Agent => session_box::resume;
-    POST "/api/sessions/{id}/processes" Agent => session_processes::begin;
-    GET "/api/sessions/{id}/processes/{pid}/output" Agent => session_processes::output;
-    POST "/api/sessions/{id}/processes/{pid}/stdin" Agent => session_processes::stdin;
-    POST "/api/sessions/{id}/processes/{pid}/signal" Agent => session_processes::signal;
+    POST "/api/sessions/{id}/processes" Agent => session_box::begin;
+    GET "/api/sessions/{id}/processes/{pid}/output" Agent => session_box::output;
+    POST "/api/sessions/{id}/processes/{pid}/stdin" Agent => session_box::stdin;
+    POST "/api/sessions/{id}/processes/{pid}/signal" Agent => session_box::signal;
     GET "/api/sessions/{id}/pty" Agent => terminals::open;
     GET "/api/sessions/{id}/files" Agent => session_files::list;
     GET "/api/sessions/{id}/files/{*path}" Agent => session_files::read;
@@ -153,12 +153,12 @@ routes! {
     POST "/v1/{agent}/write" Agent => v1::files::write;
     POST "/v1/{agent}/edit" Agent => v1::files::edit;
     DELETE "/v1/{agent}/delete" Agent => v1::files::delete;
-    GET "/v1/sandbox/{user}/{agent}/files" Agent => v1::sandbox::files;
-    GET "/v1/sandbox/{user}/{agent}/content" Agent => v1::sandbox::content;
-    PUT "/v1/sandbox/{user}/{agent}/edit" Agent => v1::sandbox::edit;
-    GET "/v1/skills/{user}/{agent}/{skill}/files" Agent => v1::skill_files::list;
-    GET "/v1/skills/{user}/{agent}/{skill}/content" Agent => v1::skill_files::content;
-    PUT "/v1/skills/{user}/{agent}/{skill}/edit" Agent => v1::skill_files::edit;
+    GET "/v1/sandbox/{user}/{agent}/files" Agent => v1::ranges::files;
+    GET "/v1/sandbox/{user}/{agent}/content" Agent => v1::ranges::content;
+    PUT "/v1/sandbox/{user}/{agent}/edit" Agent => v1::ranges::edit;
+    GET "/v1/skills/{user}/{agent}/{skill}/files" Agent => v1::ranges::skill_files;
+    GET "/v1/skills/{user}/{agent}/{skill}/content" Agent => v1::ranges::skill_content;
+    PUT "/v1/skills/{user}/{agent}/{skill}/edit" Agent => v1::ranges::edit_skill;
 }
 
 /// Routes that handle an unexpected body themselves.

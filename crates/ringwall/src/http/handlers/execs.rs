@@ -11,7 +11,8 @@ use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ringwall_service::{
-    ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Idempotency, Limit, Page, Reason, Status, Submitted,
+    ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Idempotency, Limit, NetworkView, Page, Reason, Status,
+    Submitted,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -240,4 +241,10 @@ pub(crate) async fn cancel(
 ) -> Result<(StatusCode, Json<ExecAnswer>), Problem> {
     let view = by.service.cancel(&by.principal, &exec_id(&id)?).await?;
     Ok((StatusCode::ACCEPTED, Json(view.into())))
+}
+
+#[utoipa::path(get, path = "/sandbox/execs/{id}/network", tag = "execs", operation_id = "of_exec", params(("id" = String, Path)),
+    responses((status = 200, description = "Every connection that the exec's box requested; empty while the exec runs", body = NetworkView)))]
+pub(crate) async fn network(by: Caller, PathParam(id): PathParam<String>) -> JsonResult<NetworkView> {
+    Ok(Json(by.service.exec_network(&by.principal, &exec_id(&id)?).await?))
 }

@@ -163,7 +163,7 @@ pub(crate) async fn code(
     run(&by, request, Waiting::of(body.wait), locale).await
 }
 
-/// Whether the caller waits until the exec has ended.
+/// The moment of the response: the end of the exec, or its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Yes,

@@ -1,4 +1,5 @@
 //! `/api/sandbox`: the host paths that agents may reach, and commands of sessions with these paths.
+//! `/api/net/hosts`: the network hosts that approvals have added to the allow-list.
 //!
 //! A path as a route parameter is percent-encoded (`%2Fsrv%2Fdata`). A path that a client or proxy
 //! has decoded on the way (`/srv/data`) works too, because the route has a wildcard.
@@ -7,8 +8,8 @@ use axum::Json;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ringwall_service::{
-    AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted, Switch, SwitchedPaths,
-    WantedPath,
+    AllowedHost, AllowedPaths, NewSandboxPath, PathChange, SandboxPath, SessionCommand, SessionExecuted, Switch,
+    SwitchedPaths, WantedPath,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -165,4 +166,17 @@ pub(crate) async fn execute(
     let executed = by.service.run_session_command(&by.principal, command).await?;
     // Serializing megabytes would block the runtime's other tasks.
     Ok(tokio::task::block_in_place(|| Json(executed).into_response()))
+}
+
+#[utoipa::path(get, path = "/api/net/hosts", tag = "networks", operation_id = "hosts",
+    responses((status = 200, description = "Remembered hosts, oldest first", body = Vec<AllowedHost>)))]
+pub(crate) async fn hosts(by: Caller) -> JsonResult<Vec<AllowedHost>> {
+    Ok(Json(by.service.allowed_hosts(&by.principal).await?))
+}
+
+#[utoipa::path(delete, path = "/api/net/hosts/{id}", tag = "networks", operation_id = "forget", params(("id" = i64, Path)),
+    responses((status = 200, description = "The removed entry; connections to the host need an approval again", body = AllowedHost)))]
+pub(crate) async fn forget_host(by: Caller, PathParam(id): PathParam<String>) -> JsonResult<AllowedHost> {
+    let id = id.parse().map_err(|_| Problem::not_found("there is no allowed host with that id"))?;
+    Ok(Json(by.service.forget_host(&by.principal, id).await?))
 }

@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use ringwall_service::{HeldLogin, Holder, Origin, Principal, Service};
 
+use super::body::only_header;
 use super::cookie;
 use super::guarded_body::guard_body;
 use super::problem::Problem;
@@ -111,14 +112,10 @@ async fn identify(
     }
 }
 
-/// The bearer token. Two `Authorization` headers count as none: a proxy may have checked the other
-/// one.
+/// The bearer token. Two `Authorization` headers count as none.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let (value, another) = (values.next()?, values.next());
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    let is_one = another.is_none() && scheme.eq_ignore_ascii_case("bearer");
-    Some(token.trim()).filter(|token| is_one && !token.is_empty())
+    let (scheme, token) = only_header(headers, header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
 #[cfg(test)]

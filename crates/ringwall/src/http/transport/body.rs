@@ -8,8 +8,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::AsHeaderName;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -203,15 +204,23 @@ pub(crate) fn idempotency_key(
     path: &str,
     body: &Value,
 ) -> Result<Option<IdempotencyKey>, Problem> {
-    let mut keys = headers.get_all("idempotency-key").iter();
-    let (key, another) = (keys.next(), keys.next());
-    let Some(key) = key else { return Ok(None) };
-    let text = key.to_str().ok().filter(|text| (1..=MAX_KEY_LEN).contains(&text.len()) && another.is_none());
-    let Some(key) = text else {
+    if !headers.contains_key("idempotency-key") {
+        return Ok(None);
+    }
+    let key = only_header(headers, "idempotency-key").and_then(|key| key.to_str().ok());
+    let Some(key) = key.filter(|key| (1..=MAX_KEY_LEN).contains(&key.len())) else {
         return Err(Problem::invalid("Idempotency-Key: one header of 1 to 255 printable ASCII characters"));
     };
     let digest = Sha256::new().chain_update(path).chain_update([0]).chain_update(body.to_string()).finalize();
     Ok(Some(IdempotencyKey { key: key.to_owned(), body_digest: digest.into() }))
+}
+
+/// The value of a header. Several headers of that name count as none: a proxy may have read another
+/// one.
+pub(crate) fn only_header(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    let (value, another) = (values.next()?, values.next());
+    another.is_none().then_some(value)
 }
 
 /// True if the request has `Prefer: respond-async`.

@@ -13,7 +13,7 @@ use super::problem::Problem;
 
 /// The kinds of requests that have a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// Requests in progress: half of the connections, at most 2048.
     Requests,
     /// Event streams, downloads and `/mcp`, which last as long as the caller likes: a quarter of
@@ -65,19 +65,7 @@ pub(crate) struct CallerPermit {
 }
 
 impl CallerLimit {
-    pub(crate) fn for_requests(max_connections: usize) -> Arc<Self> {
-        Self::new(Kind::Requests, max_connections)
-    }
-
-    pub(crate) fn for_streams(max_connections: usize) -> Arc<Self> {
-        Self::new(Kind::Streams, max_connections)
-    }
-
-    pub(crate) fn for_sockets(max_connections: usize) -> Arc<Self> {
-        Self::new(Kind::Sockets, max_connections)
-    }
-
-    fn new(kind: Kind, max_connections: usize) -> Arc<Self> {
+    pub(crate) fn new(kind: Kind, max_connections: usize) -> Arc<Self> {
         Arc::new(Self { kind, limit: kind.limit(max_connections), open: Mutex::default() })
     }
 
@@ -122,7 +110,7 @@ mod tests {
 
     #[test]
     fn caller_at_its_limit_does_not_block_others() {
-        let answers = CallerLimit::for_streams(8);
+        let answers = CallerLimit::new(Kind::Streams, 8);
         let count = |caller: &str| answers.count(caller.to_owned());
         let (one, _two) = (count("a").unwrap(), count("a").unwrap());
         assert_eq!(count("a").unwrap_err().code(), "TOO_MANY_STREAMS");

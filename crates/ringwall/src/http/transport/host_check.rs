@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderName, StatusCode, header};
 
+use super::body::only_header;
 use super::problem::Problem;
 
 /// The names and the address under which this server may be addressed. Loopback names are always
@@ -62,12 +63,10 @@ impl Hosts {
 /// The header's only value; `Some(None)` if it is absent, `None` if there are several or it is not
 /// ASCII text.
 fn only(request: &Parts, name: HeaderName) -> Option<Option<&str>> {
-    let mut values = request.headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (None, _) => Some(None),
-        (Some(value), None) => value.to_str().ok().map(Some),
-        (Some(_), Some(_)) => None,
+    if !request.headers.contains_key(&name) {
+        return Some(None);
     }
+    only_header(&request.headers, name)?.to_str().ok().map(Some)
 }
 
 fn authority(text: &str) -> Option<Authority> {

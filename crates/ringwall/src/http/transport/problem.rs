@@ -81,30 +81,23 @@ impl Problem {
         self.code
     }
 
-    /// The error for an envelope: the hint joins the message, and every 5xx becomes 503, the only
-    /// one that the `/v1` contract allows.
-    fn enveloped(mut self) -> Self {
-        if self.status.is_server_error() {
-            self.status = StatusCode::SERVICE_UNAVAILABLE;
-        }
-        if let Some(hint) = self.hint.take() {
-            self.message = format!("{}; {hint}", self.message);
-        }
-        self
+    /// The message with the hint after a semicolon, for bodies without a field for the hint.
+    fn message_and_hint(&self) -> String {
+        let hint = self.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+        format!("{}{hint}", self.message)
     }
 
     fn body(self, path: &str, request_id: &str) -> Value {
         if is_within(path, ENVELOPE_ROUTES) {
-            return json!({ "status": "error", "data": self.message });
+            return json!({ "status": "error", "data": self.message_and_hint() });
         }
         if is_within(path, BROWSER_ROUTES) {
-            let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-            let error = format!("{}{hint}", self.message);
-            return json!({ "success": false, "data": null, "error": error, "screenshot": null });
+            return json!({
+                "success": false, "data": null, "error": self.message_and_hint(), "screenshot": null,
+            });
         }
         if is_within(path, MESSAGE_ROUTES) {
-            let hint = self.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-            return json!({ "error": format!("{}{hint}", self.message) });
+            return json!({ "error": self.message_and_hint() });
         }
         let mut object = self.details;
         object.insert("code".into(), self.code.into());
@@ -138,8 +131,9 @@ impl IntoResponse for Problem {
 /// Writes the body of a problem in the form of its route. Other responses are unchanged.
 pub(crate) fn write_error_body(mut response: Response, path: &str, request_id: &str) -> Response {
     let Some(mut problem) = response.extensions_mut().remove::<Problem>() else { return response };
-    if is_within(path, ENVELOPE_ROUTES) {
-        problem = problem.enveloped();
+    // The `/v1` contract allows no other 5xx.
+    if is_within(path, ENVELOPE_ROUTES) && problem.status.is_server_error() {
+        problem.status = StatusCode::SERVICE_UNAVAILABLE;
         *response.status_mut() = problem.status;
     }
     let status = problem.status;
@@ -204,11 +198,8 @@ impl From<ringwall_service::Error> for Problem {
                     ("allowed", denial.allowed.map(Value::from)),
                     ("layer", denial.layer.map(|layer| layer.to_string().into())),
                 ];
-                for (name, value) in details {
-                    if let Some(value) = value {
-                        problem.details.insert(name.to_owned(), value);
-                    }
-                }
+                let known = details.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+                problem.details.extend(known);
                 problem
             }
             _ => problem,

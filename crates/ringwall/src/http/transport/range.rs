@@ -10,6 +10,8 @@ use http_range_header::{
     EndPosition, RangeUnsatisfiableError, StartPosition, SyntacticallyCorrectRange, parse_range_header,
 };
 
+use super::body::only_header;
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
@@ -45,9 +47,7 @@ fn within(range: &SyntacticallyCorrectRange, size: u64) -> Option<RangeInclusive
 }
 
 fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    let mut values = headers.get_all(name).iter();
-    let (value, another) = (values.next()?, values.next());
-    value.to_str().ok().filter(|_| another.is_none())
+    only_header(headers, name)?.to_str().ok()
 }
 
 #[cfg(test)]

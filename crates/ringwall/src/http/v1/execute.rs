@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::envelope::{Envelope, success};
 use super::files::UserQuery;
+use super::{Envelope, success};
 use crate::http::AppState;
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonBody, PathParam, Query, read_optional_json};

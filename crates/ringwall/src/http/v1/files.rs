@@ -12,8 +12,8 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
 
-use super::envelope::{self, Envelope, success};
 use super::upload::{SETTING, receive};
+use super::{Envelope, success, text};
 use crate::http::AppState;
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonResult, PathParam, Query, deserialize, read_json_within};
@@ -157,8 +157,8 @@ pub(crate) async fn content(
     Query(ContentQuery { path, offset, limit, user }): Query<ContentQuery>,
 ) -> Result<Response, Problem> {
     let lines = Lines::page(offset, limit).map_err(ringwall_service::Error::from)?;
-    let text = by.service.read_file(&by.principal, &Address { user, agent }, &parse(&path)?, lines).await?;
-    Ok(envelope::text(text.content().len(), Content(text)))
+    let found = by.service.read_file(&by.principal, &Address { user, agent }, &parse(&path)?, lines).await?;
+    Ok(text(found.content().len(), Content(found)))
 }
 
 #[utoipa::path(post, path = "/v1/{agent}/write", tag = "files", params(("agent" = String, Path), UserQuery),

@@ -7,9 +7,9 @@ use ringwall_service::{Address, LayeredSkill, SkillLayer, SkillName, SkillSummar
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::envelope::{Envelope, success};
 use super::files::UserQuery;
 use super::upload::receive;
+use super::{Envelope, success};
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonResult, PathParam, Query};
 use crate::http::transport::problem::Problem;

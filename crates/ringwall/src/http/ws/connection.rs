@@ -75,7 +75,7 @@ impl SocketRequest {
     }
 }
 
-/// What an open socket occupies: its count for the caller, its connection's slot, its login.
+/// The resources of an open socket: its count for the caller, its connection's slot, its login.
 pub(crate) struct SocketPermit {
     _count: CallerPermit,
     _request: Option<ActiveRequest>,

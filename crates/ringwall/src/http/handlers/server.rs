@@ -1,20 +1,21 @@
-//! Readiness, health of the backends, the overview of the last hour, and metrics in Prometheus'
-//! text format.
+//! Operation of the server: readiness, health of the backends, the overview of the last hour,
+//! metrics in Prometheus' text format, settings and garbage collection.
 
 use std::fmt::Write as _;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use ringwall_policy::HostView;
-use ringwall_service::{Health, Metrics, Overview};
+use ringwall_service::{Freed, GcMode, Health, Metrics, Overview, SettingsView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::AppState;
 use crate::http::transport::access::Caller;
-use crate::http::transport::body::{JsonResult, Query};
+use crate::http::transport::body::{JsonResult, Query, read_json};
 use crate::http::transport::problem::Problem;
 
 /// The server is ready if it answers: it accepts connections only after a test box has run.
@@ -67,6 +68,33 @@ pub(crate) async fn metrics(State(state): State<AppState>) -> impl IntoResponse 
     responses((status = 200, description = "The last hour, minute by minute: of all users for owner and operator tokens, of the token's user otherwise", body = Overview)))]
 pub(crate) async fn overview(by: Caller) -> Json<Overview> {
     Json(by.service.overview(&by.principal))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GcQuery {
+    /// True: removes nothing and reports what would be removed
+    dry_run: Option<bool>,
+}
+
+#[utoipa::path(post, path = "/api/gc", tag = "server", operation_id = "collect_garbage", params(GcQuery),
+    responses((status = 200, description = "What was removed, or would be with `dry_run`", body = Freed)))]
+pub(crate) async fn collect(by: Caller, Query(query): Query<GcQuery>) -> JsonResult<Freed> {
+    let mode = if query.dry_run.unwrap_or(false) { GcMode::DryRun } else { GcMode::Remove };
+    Ok(Json(by.service.collect_garbage(&by.principal, mode).await?))
+}
+
+#[utoipa::path(get, path = "/settings", tag = "settings", operation_id = "show", responses((status = 200, description = "The settings in force", body = SettingsView)))]
+pub(crate) async fn settings(by: Caller) -> JsonResult<SettingsView> {
+    Ok(Json(by.service.settings(&by.principal).await?))
+}
+
+#[utoipa::path(put, path = "/settings", tag = "settings", operation_id = "change", request_body = Object,
+    responses((status = 200, description = "The changed settings", body = SettingsView)))]
+pub(crate) async fn change_settings(State(state): State<AppState>, by: Caller, body: Body) -> JsonResult<SettingsView> {
+    let patch = read_json(body, state.max_body_bytes).await?;
+    Ok(Json(by.service.change_settings(&by.principal, patch).await?))
 }
 
 fn exposition(metrics: &Metrics) -> String {
