@@ -86,23 +86,20 @@ pub(crate) struct Choice {
 }
 
 pub(crate) fn run(command: &ApprovalsCommand, data: &Path) -> ExitCode {
-    let (done, is_json) = match command {
-        ApprovalsCommand::List { server, status, limit, json } => {
-            (list(server, data, status.as_deref(), *limit, *json), *json)
-        }
-        ApprovalsCommand::Show { server, id, json } => (show(server, data, id, *json), *json),
-        ApprovalsCommand::Answer { server, id, choice, reason, json } => {
-            (answer(server, data, id, choice, reason.as_deref(), *json), *json)
-        }
-        ApprovalsCommand::Watch { server, json } => {
-            (Client::new(server, data).and_then(|client| watch(&client, *json)), *json)
-        }
-    };
-    done.map_or_else(|message| message.print_as(is_json), |()| ExitCode::SUCCESS)
+    let (ApprovalsCommand::List { server, json, .. }
+    | ApprovalsCommand::Show { server, json, .. }
+    | ApprovalsCommand::Answer { server, json, .. }
+    | ApprovalsCommand::Watch { server, json }) = command;
+    let done = Client::new(server, data).and_then(|client| match command {
+        ApprovalsCommand::List { status, limit, .. } => list(&client, status.as_deref(), *limit, *json),
+        ApprovalsCommand::Show { id, .. } => show(&client, id, *json),
+        ApprovalsCommand::Answer { id, choice, reason, .. } => answer(&client, id, choice, reason.as_deref(), *json),
+        ApprovalsCommand::Watch { .. } => watch(&client, *json),
+    });
+    done.map_or_else(|message| message.print_as(*json), |()| ExitCode::SUCCESS)
 }
 
-fn list(server: &ServerArguments, data: &Path, status: Option<&str>, limit: u64, is_json: bool) -> Result<(), Message> {
-    let client = Client::new(server, data)?;
+fn list(client: &Client, status: Option<&str>, limit: u64, is_json: bool) -> Result<(), Message> {
     let status = status.map(|status| format!("&status={}", encode(status))).unwrap_or_default();
     let page = client.json("GET", &format!("/api/approvals?limit={limit}{status}"), &[], None)?;
     if is_json {
@@ -124,28 +121,19 @@ fn list(server: &ServerArguments, data: &Path, status: Option<&str>, limit: u64,
     }))
 }
 
-fn show(server: &ServerArguments, data: &Path, id: &str, is_json: bool) -> Result<(), Message> {
-    let client = Client::new(server, data)?;
+fn show(client: &Client, id: &str, is_json: bool) -> Result<(), Message> {
     let approval = client.json("GET", &approval_path(id), &[], None)?;
     if is_json {
         return print(&format!("{approval}\n"));
     }
-    print(&describe(&approval, &preview(&client, id, &approval)))
+    print(&describe(&approval, &preview(client, id, &approval)))
 }
 
-fn answer(
-    server: &ServerArguments,
-    data: &Path,
-    id: &str,
-    choice: &Choice,
-    reason: Option<&str>,
-    is_json: bool,
-) -> Result<(), Message> {
-    let client = Client::new(server, data)?;
+fn answer(client: &Client, id: &str, choice: &Choice, reason: Option<&str>, is_json: bool) -> Result<(), Message> {
     if choice.remember && !is_json {
         // Printed before the answer, because the preview exists only for a pending approval.
         let approval = client.json("GET", &approval_path(id), &[], None)?;
-        print(&preview(&client, id, &approval))?;
+        print(&preview(client, id, &approval))?;
     }
     let body = json!({ "approved": choice.allow || choice.remember, "remember": choice.remember, "reason": reason });
     let approval = client.json("POST", &approval_path(id), &[], Some(&body))?;
@@ -203,10 +191,7 @@ fn status_line(approval: &Value) -> String {
 fn describe(approval: &Value, preview: &str) -> String {
     let mut text = String::new();
     let field = |name: &str| escape_invisible(approval[name].as_str().unwrap_or_default());
-    let list = |name: &str| {
-        let all = approval[name].as_array().into_iter().flatten().filter_map(Value::as_str);
-        all.map(escape_invisible).collect::<Vec<_>>().join(NEXT_ROW)
-    };
+    let list = |name: &str| lines(approval[name].as_array().into_iter().flatten().filter_map(Value::as_str));
     let rows = [
         ("approval", format!("{}  {}, risk {}", field("id"), field("status"), field("risk_level"))),
         (
@@ -214,7 +199,7 @@ fn describe(approval: &Value, preview: &str) -> String {
             format!("{}  {}/{}, session {}", field("exec_id"), field("user"), field("agent"), field("session_id")),
         ),
         ("command", field("command")),
-        ("code", lines(approval["code"].as_str().unwrap_or_default())),
+        ("code", lines(approval["code"].as_str().unwrap_or_default().lines())),
         ("findings", list("patterns")),
         ("blocked", list("blocked_paths")),
         ("remember", if preview.is_empty() { list("requested_paths") } else { String::new() }),
@@ -257,8 +242,8 @@ fn not_covered(approval: &Value) -> String {
 }
 
 /// Escapes and indents each line, so that no line of the text looks like a field.
-fn lines(text: &str) -> String {
-    text.lines().map(escape_invisible).collect::<Vec<_>>().join(NEXT_ROW)
+fn lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    lines.map(escape_invisible).collect::<Vec<_>>().join(NEXT_ROW)
 }
 
 fn truncated(text: &str) -> String {

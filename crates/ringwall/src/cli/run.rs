@@ -279,13 +279,18 @@ fn layers(arguments: &RunArguments, host: &Host) -> Result<Layers, Message> {
         operator.limits.insert(Field::TimeoutMs, milliseconds(text)?);
     }
     operator.require = arguments.require.iter().copied().collect();
+    Ok(machine_layers(host, operator))
+}
+
+/// The layers of a box without a server: `operator` may raise limits up to those of the machine.
+pub(crate) fn machine_layers(host: &Host, operator: Layer) -> Layers {
     let ceilings = ringwall_policy::profile::machine_ceilings(host.memory_mb, host.cpus, host.pids);
-    Ok(Layers {
+    Layers {
         system: ringwall_policy::profile::RUN,
         ceilings: Ceilings { limits: ceilings, set_by: LayerName::Machine },
         operator,
         narrowing: Vec::new(),
-    })
+    }
 }
 
 /// Replaces the policy's field in a denial by the flag that the user wrote.

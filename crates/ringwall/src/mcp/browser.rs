@@ -206,8 +206,7 @@ arguments!(
         /// CSS selector of the element
         selector: Option<String>,
         /// Reference of the element, such as e12, from browser_content with format outline
-        #[serde(rename = "ref")]
-        reference: Option<String>,
+            r#ref: Option<String>,
         /// Text that the element shows
         text: Option<String>,
     }
@@ -216,8 +215,7 @@ arguments!(FillArguments {
     /// CSS selector of the field
     selector: Option<String>,
     /// Reference of the field, such as e12, from browser_content with format outline
-    #[serde(rename = "ref")]
-    reference: Option<String>,
+    r#ref: Option<String>,
     /// Text to put into the field in place of its content
     value: String,
 });
@@ -227,8 +225,7 @@ arguments!(ScreenshotArguments {
     /// CSS selector, to capture one element
     selector: Option<String>,
     /// Reference such as e12, to capture one element
-    #[serde(rename = "ref")]
-    reference: Option<String>,
+    r#ref: Option<String>,
 });
 arguments!(ContentArguments {
     /// text (default), html, or outline: a list of the elements that can be acted on, with
@@ -239,8 +236,7 @@ arguments!(WaitArguments {
     /// CSS selector of an element to wait for
     selector: Option<String>,
     /// Reference of an element to wait for, such as e12
-    #[serde(rename = "ref")]
-    reference: Option<String>,
+    r#ref: Option<String>,
     /// Text to wait for, anywhere in the page. Without selector, ref and text: waits until the page
     /// is loaded
     text: Option<String>,
@@ -256,8 +252,7 @@ arguments!(SelectArguments {
     /// CSS selector of the list
     selector: Option<String>,
     /// Reference of the list, such as e12
-    #[serde(rename = "ref")]
-    reference: Option<String>,
+    r#ref: Option<String>,
     /// Values or texts of the options to select
     values: Vec<String>,
 });
@@ -265,8 +260,7 @@ arguments!(ScrollArguments {
     /// CSS selector of an element to scroll into view
     selector: Option<String>,
     /// Reference of an element to scroll into view, such as e12
-    #[serde(rename = "ref")]
-    reference: Option<String>,
+    r#ref: Option<String>,
     /// Text to scroll into view
     text: Option<String>,
     /// Pixels to scroll to the right, instead of to an element
@@ -284,8 +278,7 @@ arguments!(DownloadArguments {
     /// Instead of url: CSS selector of an element to click
     selector: Option<String>,
     /// Instead of url: reference of an element to click, such as e12
-    #[serde(rename = "ref")]
-    reference: Option<String>,
+    r#ref: Option<String>,
     /// Instead of url: text of an element to click
     text: Option<String>,
     /// Timeout in seconds; default 30
@@ -296,8 +289,7 @@ arguments!(UploadArguments {
     /// CSS selector of the file field
     selector: Option<String>,
     /// Reference of the file field, such as e12
-    #[serde(rename = "ref")]
-    reference: Option<String>,
+    r#ref: Option<String>,
     /// Paths of the files, relative to the session's workspace
     files: Vec<String>,
 });

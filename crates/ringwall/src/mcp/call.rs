@@ -1,7 +1,8 @@
 //! One tool call: starts an exec or a browser action, and waits for its end or for an approval that
 //! the client's user cannot give.
 //!
-//! A repeated request with an answer resumes what the first request started, and starts nothing.
+//! A repeated request with an answer resumes the exec or action of the first request and starts
+//! nothing.
 
 use std::collections::VecDeque;
 
@@ -69,13 +70,13 @@ impl Started {
     }
 }
 
-/// The end of what was started.
+/// The end of an exec or browser action.
 pub(super) enum Ended {
     Exec(Box<ExecView>),
     Browser(BrowserAnswer),
 }
 
-/// What became of a question to the client's user.
+/// The outcome of a question to the client's user.
 enum Asked {
     /// The approval was answered or has ended.
     Settled,
@@ -246,7 +247,7 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until what was started has ended or needs an approval from elsewhere.
+    /// Waits for the end of the exec or action, or for an approval that must come from elsewhere.
     pub(super) async fn wait_for_result(&self, started: Started) -> Result<CallToolResponse, Error> {
         let mut follower = Follower::new(self, &started).await?;
         loop {
@@ -306,7 +307,7 @@ impl Call<'_> {
         }
     }
 
-    /// Cancels what a cancelled request has started.
+    /// Cancels the exec or action of a cancelled request.
     async fn cancel(&self, started: &Started) -> CallToolResult {
         if let Started::Browser(begun) = started {
             begun.cancel();

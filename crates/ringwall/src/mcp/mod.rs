@@ -14,7 +14,6 @@ mod elicitation;
 mod files;
 mod follow;
 mod handler;
-mod http_client;
 mod local_socket;
 mod resources;
 mod results;

@@ -45,7 +45,7 @@ pub(super) enum Effect {
     Changes,
 }
 
-/// Whether a call can reach the network.
+/// The network access of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum NetworkAccess {
     Closed,

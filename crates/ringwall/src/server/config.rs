@@ -87,7 +87,8 @@ pub(crate) struct DockerOverride {
     pub(crate) docker_context: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// The configuration file. Without `Debug`, because it may contain a password and a key.
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct File {
     server: Server,
@@ -98,7 +99,7 @@ struct File {
     skills: SkillsTable,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Server {
     listen: Option<SocketAddr>,
@@ -113,21 +114,14 @@ struct DatabaseTable {
     url: Option<String>,
 }
 
-/// Omits the URL, which may contain a password.
-impl fmt::Debug for DatabaseTable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("DatabaseTable").finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Docker {
     cli_path: Option<String>,
     context: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SandboxTable {
     workspace_root_win: Option<String>,
@@ -136,7 +130,7 @@ struct SandboxTable {
     when_disabled: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SkillsTable {
     root: Option<String>,
@@ -149,13 +143,6 @@ struct Aio {
     key: Option<String>,
     user: Option<String>,
     agent: Option<String>,
-}
-
-/// Omits the key, which is a secret.
-impl fmt::Debug for Aio {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Aio").field("url", &self.url).finish_non_exhaustive()
-    }
 }
 
 /// The merged configuration.
