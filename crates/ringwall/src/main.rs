@@ -4,7 +4,6 @@
 //! agent in a session box. `main` checks for both names before it parses anything.
 
 mod cli;
-mod data;
 mod doctor;
 mod escape;
 mod http;
@@ -39,7 +38,7 @@ enum Verb {
     #[command(subcommand)]
     Image(cli::image::ImageCommand),
     /// Run the HTTP server
-    Serve(Box<server::serve::ServeArguments>),
+    Serve(Box<server::config::Overrides>),
     /// Run a script or code on a server, print its output and exit with its exit code
     Exec(cli::exec::ExecArguments),
     /// List, read, upload, download, edit and delete an agent's files on a server
@@ -101,7 +100,7 @@ fn main() -> ExitCode {
         // The kernel creates the namespaces of the box while this process parses its arguments.
         let early = Early::begin();
         let Arguments { data, verb: RunOnly::Run(arguments) } = Arguments::parse();
-        return data::directory(data)
+        return server::config::data_directory(data)
             .map_or_else(|message| message.print(), |data| cli::run::run(&arguments, early, &data));
     }
     let Arguments { data, verb } = Arguments::parse();
@@ -109,7 +108,7 @@ fn main() -> ExitCode {
     if let Err(message) = server::arguments::mask("--database") {
         return message.print();
     }
-    let result = data::directory(data).and_then(|data| match verb {
+    let result = server::config::data_directory(data).and_then(|data| match verb {
         Verb::Run(arguments) => Ok(cli::run::run(&arguments, Early::begin(), &data)),
         Verb::Doctor(arguments) => doctor::run(&arguments, &data),
         Verb::Image(command) => cli::image::run(command, &data).map(|()| ExitCode::SUCCESS),

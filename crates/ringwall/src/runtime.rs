@@ -1,21 +1,26 @@
-//! The tokio runtimes of servers and of single commands, and the signals that stop them.
+//! The tokio runtimes of servers and of single commands, the signals that stop them, and the log.
 //!
 //! A server's threads are checked first. Tokio panics when it cannot start a worker thread, and dropping the
 //! incomplete runtime then hangs. The check therefore starts as many threads as the server needs, and ends
 //! them again.
 
+use std::io::IsTerminal as _;
 use std::thread::{Builder, available_parallelism, scope};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, geteuid, getrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
 
 use crate::cli::message::Message;
 
 /// Threads and processes besides the workers: the record's writer, SQLite, the blocking pool, the
 /// counter guard, and the processes of the jail and of the first box.
 const OTHER_THREADS: usize = 8;
+
+const LOG_VARIABLE: &str = "RINGWALL_LOG";
+const DEFAULT_LOG: &str = "info,sqlx=warn";
 
 /// Starts the runtime. A panic during the start aborts the process, because another process of the
 /// user can take the threads after the check. Afterwards a panic ends the task in which it happens.
@@ -28,6 +33,23 @@ pub(crate) fn start() -> Result<Runtime, Message> {
         .map_err(|error| Message::new(format!("could not start the event loop: {error}")))?;
     drop(std::panic::take_hook());
     Ok(runtime)
+}
+
+/// Starts the log on standard error: text on a terminal, otherwise JSON. No line may contain a token, a
+/// request body or the value of an environment variable. The filter is `RINGWALL_LOG`, in the syntax of `EnvFilter`: `debug`, or
+/// `ringwall=debug,info`.
+pub(crate) fn start_logging() -> Result<(), Message> {
+    let directives = std::env::var(LOG_VARIABLE).unwrap_or_else(|_| DEFAULT_LOG.to_owned());
+    // These two targets would log secrets, so no filter can turn them on: rmcp logs whole messages, and
+    // sqlx logs lines of a PGPASSFILE and values of URL parameters.
+    let filter = EnvFilter::try_new(format!("{directives},rmcp=off,sqlx_postgres::options=off")).map_err(|error| {
+        Message::new(format!("invalid log filter {LOG_VARIABLE}={directives}: {error}"))
+            .with_hint("for example: RINGWALL_LOG=debug")
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started =
+        if std::io::stderr().is_terminal() { log.try_init() } else { log.json().flatten_event(true).try_init() };
+    started.map_err(|error| Message::new(format!("could not start logging: {error}")))
 }
 
 /// A runtime for one command, without threads of its own.

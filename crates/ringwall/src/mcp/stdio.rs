@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ringwall_service::{Auth, Config, Service};
+use ringwall_service::{Config, Service};
 use rmcp::ServiceExt as _;
 use rmcp::service::RunningService;
 use rmcp::{RoleServer, transport::async_rw::AsyncRwTransport};
@@ -23,13 +23,9 @@ use super::{bridge, local_socket};
 use crate::cli::client::owner_token;
 use crate::cli::message::Message;
 use crate::runtime::{self, StopSignals};
+use crate::server::config::{self, DatabaseOverride, DockerOverride, Overrides};
 use crate::server::environment::Environment;
-use crate::server::logging;
 use crate::server::webhook;
-use crate::server::{
-    config,
-    config::{DatabaseOverride, DockerOverride, Overrides},
-};
 
 /// How long execs may go on after the client has disconnected.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -68,7 +64,7 @@ pub(crate) struct McpArguments {
 pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Message> {
     let McpArguments { url, token, agent, user, session, database, docker } = arguments;
     let scope = Scope { user, agent, session };
-    logging::start()?;
+    runtime::start_logging()?;
     let runtime = runtime::start()?;
     let served = match url {
         Some(url) => {
@@ -78,7 +74,7 @@ pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Mess
         None => {
             let overrides = Overrides { database, docker, ..Overrides::default() };
             let config = config::resolve(data, overrides, &Environment::read()?)?;
-            runtime.block_on(serve(config, scope))
+            runtime.block_on(serve(config.service, scope))
         }
     };
     // A blocking read of standard input cannot be cancelled, so the runtime must not wait for its
@@ -87,7 +83,7 @@ pub(crate) fn run(arguments: McpArguments, data: &Path) -> Result<ExitCode, Mess
     served.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(config: config::ServerConfig, scope: Scope) -> Result<(), Message> {
+async fn serve(config: Config, scope: Scope) -> Result<(), Message> {
     let mut signals = StopSignals::listen()?;
     let data = config.data.clone();
     let service = match open(config, &scope).await? {
@@ -127,14 +123,7 @@ enum Opened {
     Connected(UnixStream),
 }
 
-async fn open(config: config::ServerConfig, scope: &Scope) -> Result<Opened, Message> {
-    let config = Config {
-        data: config.data,
-        database: config.database,
-        auth: Auth::Tokens,
-        pinned: config.pinned,
-        file: config.file,
-    };
+async fn open(config: Config, scope: &Scope) -> Result<Opened, Message> {
     let deadline = Instant::now() + OPEN_TIMEOUT;
     loop {
         let in_use = match Service::open(config.clone()).await {

@@ -62,99 +62,19 @@ impl From<NetMode> for NetworkAccess {
 }
 
 impl BuiltIn {
-    const OWN: [Self; 9] = [
-        Self::RunCode,
-        Self::RunCommand,
-        Self::RunSkill,
-        Self::ReadFile,
-        Self::WriteFile,
-        Self::EditFile,
-        Self::ListFiles,
-        Self::DeleteFile,
-        Self::ApprovalStatus,
-    ];
-
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        Self::OWN.into_iter().chain(BROWSER_TOOLS.iter().map(Self::Browser))
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::RunCode => "run_code",
-            Self::RunCommand => "run_command",
-            Self::RunSkill => "run_skill",
-            Self::ReadFile => "read_file",
-            Self::WriteFile => "write_file",
-            Self::EditFile => "edit_file",
-            Self::ListFiles => "list_files",
-            Self::DeleteFile => "delete_file",
-            Self::ApprovalStatus => "approval_status",
-            Self::Browser(tool) => tool.name,
-        }
-    }
-
     pub(super) fn find(name: &str) -> Option<Self> {
-        Self::all().find(|tool| tool.name() == name)
-    }
-
-    fn describe(self, network: NetworkAccess) -> Tool {
-        match self {
-            Self::Browser(tool) => tool.describe(),
-            Self::RunCode => box_tool::<CodeArguments>(
-                self,
-                "Run code",
-                "Runs Python, JavaScript or shell code in an isolated box. The working directory is the session's \
-                 workspace at /workspace. The code is assessed first: high risk needs a person's approval, and \
-                 destructive code is refused.",
-                network,
-            ),
-            Self::RunCommand => box_tool::<CommandArguments>(self, "Run a command", RUN_COMMAND, network),
-            Self::RunSkill => box_tool::<SkillArguments>(
-                self,
-                "Run one of the agent's skills",
-                "Runs a program with arguments, without a shell, in an isolated box. The working directory is one of \
-                 the agent's own skills; use it for the commands that the skill's SKILL.md describes. The box has the \
-                 agent's files/ and skills/ at /workspace/files and /workspace/skills, and no files of a session. Files \
-                 that it writes to /workspace/files can be read as files/….",
-                network,
-            ),
-            Self::ReadFile => tool::<ReadArguments, Content>(
-                self,
-                "Read a file",
-                "Reads a text file, or a range of its lines. A path is relative to the session's workspace; a path \
-                 beneath files/ or skills/ is one of the agent's own files, which outlast sessions.",
-                Effect::Reads,
-            ),
-            Self::WriteFile => tool::<WriteArguments, DoneMessage>(
-                self,
-                "Write a file",
-                "Creates or replaces a text file. Missing directories are created.",
-                Effect::Replaces,
-            ),
-            Self::EditFile => tool::<EditArguments, DoneMessage>(
-                self,
-                "Edit a file",
-                "Replaces a text in a text file. If the text does not occur exactly expected_replacements times \
-                 (default 1), nothing is changed.",
-                Effect::Changes,
-            ),
-            Self::ListFiles => {
-                tool::<ListArguments, Paths>(self, "List files", "Lists all files beneath a directory.", Effect::Reads)
-            }
-            Self::DeleteFile => tool::<DeleteArguments, DoneMessage>(
-                self,
-                "Delete a file",
-                "Deletes a file, or a directory with its content.",
-                Effect::Replaces,
-            ),
-            Self::ApprovalStatus => tool::<StatusArguments, ApprovalState>(
-                self,
-                "Check an approval",
-                "Returns the state of the approval of an approval_pending result, and the result of the call once it \
-                 has run.",
-                Effect::Reads,
-            ),
-        }
+        Some(match name {
+            "run_code" => Self::RunCode,
+            "run_command" => Self::RunCommand,
+            "run_skill" => Self::RunSkill,
+            "read_file" => Self::ReadFile,
+            "write_file" => Self::WriteFile,
+            "edit_file" => Self::EditFile,
+            "list_files" => Self::ListFiles,
+            "delete_file" => Self::DeleteFile,
+            "approval_status" => Self::ApprovalStatus,
+            _ => Self::Browser(BROWSER_TOOLS.iter().find(|tool| tool.name == name)?),
+        })
     }
 }
 
@@ -166,13 +86,68 @@ static CLOSED: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(NetworkAccess
 static OPEN: LazyLock<Vec<Tool>> = LazyLock::new(|| describe_all(NetworkAccess::Open));
 
 fn describe_all(network: NetworkAccess) -> Vec<Tool> {
-    BuiltIn::all().map(|tool| tool.describe(network)).collect()
+    let mut tools = vec![
+        box_tool::<CodeArguments>(
+            "run_code",
+            "Run code",
+            "Runs Python, JavaScript or shell code in an isolated box. The working directory is the session's \
+                 workspace at /workspace. The code is assessed first: high risk needs a person's approval, and \
+                 destructive code is refused.",
+            network,
+        ),
+        box_tool::<CommandArguments>("run_command", "Run a command", RUN_COMMAND, network),
+        box_tool::<SkillArguments>(
+            "run_skill",
+            "Run one of the agent's skills",
+            "Runs a program with arguments, without a shell, in an isolated box. The working directory is one of \
+                 the agent's own skills; use it for the commands that the skill's SKILL.md describes. The box has the \
+                 agent's files/ and skills/ at /workspace/files and /workspace/skills, and no files of a session. Files \
+                 that it writes to /workspace/files can be read as files/….",
+            network,
+        ),
+        tool::<ReadArguments, Content>(
+            "read_file",
+            "Read a file",
+            "Reads a text file, or a range of its lines. A path is relative to the session's workspace; a path \
+                 beneath files/ or skills/ is one of the agent's own files, which outlast sessions.",
+            Effect::Reads,
+        ),
+        tool::<WriteArguments, DoneMessage>(
+            "write_file",
+            "Write a file",
+            "Creates or replaces a text file. Missing directories are created.",
+            Effect::Replaces,
+        ),
+        tool::<EditArguments, DoneMessage>(
+            "edit_file",
+            "Edit a file",
+            "Replaces a text in a text file. If the text does not occur exactly expected_replacements times \
+                 (default 1), nothing is changed.",
+            Effect::Changes,
+        ),
+        tool::<ListArguments, Paths>("list_files", "List files", "Lists all files beneath a directory.", Effect::Reads),
+        tool::<DeleteArguments, DoneMessage>(
+            "delete_file",
+            "Delete a file",
+            "Deletes a file, or a directory with its content.",
+            Effect::Replaces,
+        ),
+        tool::<StatusArguments, ApprovalState>(
+            "approval_status",
+            "Check an approval",
+            "Returns the state of the approval of an approval_pending result, and the result of the call once it \
+                 has run.",
+            Effect::Reads,
+        ),
+    ];
+    tools.extend(BROWSER_TOOLS.iter().map(BrowserTool::describe));
+    tools
 }
 
 /// All built-in tools, as listed with these settings.
 pub(super) fn described(network: NetworkAccess, paths: PathControl) -> Vec<Tool> {
     let mut tools = without_paths(network).to_vec();
-    for tool in tools.iter_mut().filter(|tool| tool.name == BuiltIn::RunCommand.name()) {
+    for tool in tools.iter_mut().filter(|tool| tool.name == "run_command") {
         let description = format!("{RUN_COMMAND} {}", paths.shown(Locale::English));
         tool.description = tool.description.as_deref().map(|text| text.replacen(RUN_COMMAND, &description, 1).into());
     }
@@ -188,24 +163,24 @@ pub(super) fn without_paths(network: NetworkAccess) -> &'static [Tool] {
 }
 
 /// A tool that runs something in a box.
-fn box_tool<I: JsonSchema>(which: BuiltIn, title: &'static str, description: &str, network: NetworkAccess) -> Tool {
+fn box_tool<I: JsonSchema>(name: &'static str, title: &'static str, description: &str, network: NetworkAccess) -> Tool {
     let sentence = match network {
         NetworkAccess::Closed => "The box has no network.",
         NetworkAccess::Open => "The box reaches only network hosts that the operator or an approval has allowed.",
     };
-    Tool::new(which.name(), format!("{description} {sentence}"), schema::<I>())
+    Tool::new(name, format!("{description} {sentence}"), schema::<I>())
         .with_title(title)
         .with_raw_output_schema(RUN_SUMMARY_SCHEMA.clone())
         .with_annotations(annotations(title, Effect::Changes, network))
 }
 
 fn tool<I: JsonSchema, O: JsonSchema>(
-    which: BuiltIn,
+    name: &'static str,
     title: &'static str,
     description: &'static str,
     effect: Effect,
 ) -> Tool {
-    Tool::new(which.name(), description, schema::<I>())
+    Tool::new(name, description, schema::<I>())
         .with_title(title)
         .with_raw_output_schema(schema::<O>())
         .with_annotations(annotations(title, effect, NetworkAccess::Closed))

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ringwall_record::Database;
-use ringwall_service::{Auth, PinnedSettings, Source};
+use ringwall_service::{Auth, Config, PinnedSettings, Source};
 use serde::Deserialize;
 
 use crate::cli::message::Message;
@@ -148,17 +148,29 @@ struct Aio {
 /// The merged configuration.
 #[derive(Debug)]
 pub(crate) struct ServerConfig {
-    pub(crate) data: PathBuf,
-    /// The value of `--config`; `None` for the default file in the data directory.
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) service: Config,
     pub(crate) listen: SocketAddr,
     pub(crate) allowed_hosts: Vec<String>,
     /// `None` stands for the default, half of the open-file limit.
     pub(crate) max_connections: Option<usize>,
     pub(crate) max_body_bytes: usize,
-    pub(crate) database: Database,
-    pub(crate) pinned: PinnedSettings,
-    pub(crate) auth: Auth,
+}
+
+/// The value of `--data` as an absolute path, or the default for this user.
+pub(crate) fn data_directory(flag: Option<PathBuf>) -> Result<PathBuf, Message> {
+    if let Some(directory) = flag {
+        return std::path::absolute(&directory)
+            .map_err(|error| Message::new(format!("{}: {error}", directory.display())));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/ringwall"));
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let base = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|base| base.is_absolute()).or_else(home);
+    base.map(|base| base.join("ringwall")).ok_or_else(|| {
+        Message::new("no default data directory: neither HOME nor XDG_DATA_HOME is set")
+            .with_hint("choose a directory with --data DIR or RINGWALL_DATA")
+    })
 }
 
 /// Merges file, environment and flags.
@@ -174,16 +186,18 @@ pub(crate) fn resolve(data: &Path, flags: Overrides, environment: &Environment) 
         allowed_hosts: if hosts.is_empty() { file.server.allowed_hosts } else { hosts },
         max_connections: flags.max_connections.or(file.server.max_connections),
         max_body_bytes: flags.max_body_bytes.or(file.server.max_body_bytes).unwrap_or(DEFAULT_MAX_BODY_BYTES),
-        database: choose_database(data, flags.database.database_url.or(file.database.url)),
-        pinned,
-        auth: if flags.no_auth { Auth::Disabled } else { Auth::Tokens },
-        data: data.to_owned(),
-        file: flags.config,
+        service: Config {
+            data: data.to_owned(),
+            database: choose_database(data, flags.database.database_url.or(file.database.url)),
+            auth: if flags.no_auth { Auth::Disabled } else { Auth::Tokens },
+            pinned,
+            file: flags.config,
+        },
     };
     if config.max_connections == Some(0) {
         return Err(Message::new("max_connections must be at least 1, not 0"));
     }
-    if config.auth == Auth::Disabled && !config.listen.ip().is_loopback() {
+    if config.service.auth == Auth::Disabled && !config.listen.ip().is_loopback() {
         return Err(Message::new(format!(
             "--no-auth is refused on {}: every client that can reach this address would be the owner",
             config.listen
@@ -295,7 +309,7 @@ mod tests {
             (plain.listen.port(), plain.max_connections, plain.max_body_bytes),
             (1, Some(7), DEFAULT_MAX_BODY_BYTES)
         );
-        assert!(matches!(plain.database, Database::Postgres(_)));
+        assert!(matches!(plain.service.database, Database::Postgres(_)));
         let flags = Overrides {
             listen: Some("127.0.0.1:2".parse().unwrap()),
             allowed_hosts: vec!["b".into()],
@@ -303,12 +317,14 @@ mod tests {
         };
         let flagged = with_file(text, flags).unwrap();
         let docker = with_file("[docker]\ncontext = 'there'\n", Overrides::default()).unwrap();
-        assert_eq!(docker.pinned.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
+        assert_eq!(docker.service.pinned.keys().collect::<Vec<_>>(), ["sandbox.docker.context"]);
         let roots = "[sandbox]\nworkspace_root_wsl = '/w'\n[skills]\nroot = '/s'\n";
         let roots = with_file(roots, Overrides::default()).unwrap();
-        assert!(roots.pinned.is("sandbox.workspace_root_wsl", "/w") && roots.pinned.is("skills.root", "/s"));
+        assert!(
+            roots.service.pinned.is("sandbox.workspace_root_wsl", "/w") && roots.service.pinned.is("skills.root", "/s")
+        );
         let aio = with_file("[aio]\nurl = 'http://127.0.0.1:1'\nkey = 'hunter2'\n", Overrides::default()).unwrap();
-        assert_eq!(aio.pinned.keys().collect::<Vec<_>>(), ["aio.key", "aio.url"]);
+        assert_eq!(aio.service.pinned.keys().collect::<Vec<_>>(), ["aio.key", "aio.url"]);
         assert!(!format!("{aio:?}").contains("hunter2"));
         assert_eq!((flagged.listen.port(), flagged.allowed_hosts), (2, vec!["b".to_owned()]));
     }

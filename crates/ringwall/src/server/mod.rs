@@ -1,8 +1,7 @@
-//! `ringwall serve`: start-up configuration, logging, start and stop of the server, and the webhook.
+//! `ringwall serve`: start-up configuration, start and stop of the server, and the webhook.
 
 pub(crate) mod arguments;
 pub(crate) mod config;
 pub(crate) mod environment;
-pub(crate) mod logging;
 pub(crate) mod serve;
 pub(crate) mod webhook;

@@ -9,21 +9,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
-use ringwall_service::{Auth, Config, Service};
+use ringwall_service::{Auth, Service};
 use rustix::process::{Resource, getrlimit};
 
 use crate::cli::message::Message;
 use crate::http::{self, AppState};
 use crate::mcp;
 use crate::runtime::{self, StopSignals};
+use crate::server::config::{self, Overrides, ServerConfig};
 use crate::server::environment::Environment;
-use crate::server::logging;
 use crate::server::webhook;
-use crate::server::{
-    config,
-    config::{Overrides, ServerConfig},
-};
 
 /// Time that running execs have to end after a signal to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
@@ -31,15 +26,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 const MIN_CONNECTIONS: usize = 64;
 const MAX_CONNECTIONS: usize = 4096;
 
-#[derive(Debug, Args)]
-pub(crate) struct ServeArguments {
-    #[command(flatten)]
-    overrides: Overrides,
-}
-
-pub(crate) fn run(arguments: ServeArguments, data: &Path) -> Result<ExitCode, Message> {
-    let config = config::resolve(data, arguments.overrides, &Environment::read()?)?;
-    logging::start()?;
+pub(crate) fn run(flags: Overrides, data: &Path) -> Result<ExitCode, Message> {
+    let config = config::resolve(data, flags, &Environment::read()?)?;
+    runtime::start_logging()?;
     let runtime = runtime::start()?;
     runtime.block_on(serve(config))?;
     Ok(ExitCode::SUCCESS)
@@ -55,21 +44,14 @@ async fn serve(config: ServerConfig) -> Result<(), Message> {
     let listener = http::Listener::bind(address).await.map_err(bind_error)?;
     let local_address = listener.local_addr();
     let mut signals = StopSignals::listen()?;
-    let service = Service::open(Config {
-        data: config.data.clone(),
-        database: config.database.clone(),
-        auth: config.auth,
-        pinned: config.pinned.clone(),
-        file: config.file.clone(),
-    })
-    .await?;
+    let service = Service::open(config.service.clone()).await?;
     let max_connections = config.max_connections.unwrap_or_else(default_max_connections);
     let state =
         AppState::new(service.clone(), &config.allowed_hosts, local_address, config.max_body_bytes, max_connections);
     let app = http::app(state);
     // Ends when the service drains.
     let webhook_task = tokio::spawn(webhook::run(service.clone()));
-    let _local_socket = mcp::serve_local_socket(&service, &config.data);
+    let _local_socket = mcp::serve_local_socket(&service, &config.service.data);
     print_greeting(&config, local_address, service.make_login_code()?.as_deref());
     tracing::info!(listening = %local_address, "serving");
     let stop = async {
@@ -98,8 +80,8 @@ fn print_greeting(config: &ServerConfig, local_address: std::net::SocketAddr, co
         std::net::IpAddr::V4(_) => (std::net::Ipv4Addr::LOCALHOST, local_address.port()).into(),
         std::net::IpAddr::V6(_) => (std::net::Ipv6Addr::LOCALHOST, local_address.port()).into(),
     };
-    let token = config.data.join("owner.token");
-    let (access, header) = match config.auth {
+    let token = config.service.data.join("owner.token");
+    let (access, header) = match config.service.auth {
         Auth::Tokens => {
             let quoted = token.display().to_string().replace('\'', r"'\''");
             (

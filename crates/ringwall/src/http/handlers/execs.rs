@@ -11,8 +11,7 @@ use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ringwall_service::{
-    ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Idempotency, Limit, NetworkView, Page, Reason, Status,
-    Submitted,
+    ExecFilter, ExecId, ExecRequest, ExecSummary, ExecView, Limit, NetworkView, Page, Reason, Status, Submitted,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -134,9 +133,8 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     let body = read_json(body, state.max_body_bytes).await?;
-    let idempotency_key = idempotency_key(&headers, uri.path(), &body)?;
-    let mut request = exec_request(deserialize(body)?)?;
-    request.idempotency = idempotency_key.map(|known| Idempotency { key: known.key, body_digest: known.body_digest });
+    let idempotency = idempotency_key(&headers, uri.path(), &body)?;
+    let request = ExecRequest { idempotency, ..exec_request(deserialize(body)?)? };
     let submitted = by.service.submit(&by.principal, request).await?;
     respond(&by, submitted, &headers).await
 }

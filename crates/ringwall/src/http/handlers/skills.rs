@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use ringwall_service::InvokeOptions;
 use ringwall_service::skills::{Catalogue, Skill};
-use ringwall_service::{Idempotency, InvokeOptions};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -58,10 +58,7 @@ pub(crate) async fn invoke(
     body: Body,
 ) -> Result<Response, Problem> {
     let body = read_json(body, state.max_body_bytes).await?;
-    let known = idempotency_key(&headers, uri.path(), &body)?;
-    let options = InvokeOptions {
-        idempotency: known.map(|known| Idempotency { key: known.key, body_digest: known.body_digest }),
-    };
+    let options = InvokeOptions { idempotency: idempotency_key(&headers, uri.path(), &body)? };
     let submitted = by.service.invoke(&by.principal, &id, body, options).await?;
     respond(&by, submitted, &headers).await
 }

@@ -12,6 +12,7 @@ use axum::http::header::AsHeaderName;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use futures::StreamExt;
+use ringwall_service::Idempotency;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -190,20 +191,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
-/// An idempotency key, and a digest of the request to detect its reuse for another one.
-#[derive(Debug)]
-pub(crate) struct IdempotencyKey {
-    pub(crate) key: String,
-    pub(crate) body_digest: [u8; 32],
-}
-
 /// Reads `Idempotency-Key`. The digest covers path and body; order of members and white space do
 /// not matter.
-pub(crate) fn idempotency_key(
-    headers: &HeaderMap,
-    path: &str,
-    body: &Value,
-) -> Result<Option<IdempotencyKey>, Problem> {
+pub(crate) fn idempotency_key(headers: &HeaderMap, path: &str, body: &Value) -> Result<Option<Idempotency>, Problem> {
     if !headers.contains_key("idempotency-key") {
         return Ok(None);
     }
@@ -212,7 +202,7 @@ pub(crate) fn idempotency_key(
         return Err(Problem::invalid("Idempotency-Key: one header of 1 to 255 printable ASCII characters"));
     };
     let digest = Sha256::new().chain_update(path).chain_update([0]).chain_update(body.to_string()).finalize();
-    Ok(Some(IdempotencyKey { key: key.to_owned(), body_digest: digest.into() }))
+    Ok(Some(Idempotency { key: key.to_owned(), body_digest: digest.into() }))
 }
 
 /// The value of a header. Several headers of that name count as none: a proxy may have read another
