@@ -4,16 +4,15 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use ringwall_service::{Answer, ApprovalStatus, ApprovalView, Limit, Preview, Verdict};
+use ringwall_service::{Answer, ApprovalStatus, ApprovalView, Preview, Verdict};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::execs::parse;
+use super::execs::{page_limit, parse};
 use super::run::locale;
 use crate::http::AppState;
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonResult, PathParam, Query, deserialize, read_json};
-use crate::http::transport::problem::Problem;
 
 const DEFAULT_PAGE: u64 = 50;
 
@@ -59,10 +58,7 @@ pub(crate) struct AnswerBody {
     responses((status = 200, description = "The approvals that the caller may see, newest first", body = ApprovalPage)))]
 pub(crate) async fn list(by: Caller, Query(query): Query<ApprovalQuery>) -> JsonResult<ApprovalPage> {
     let status: Option<ApprovalStatus> = parse(query.status.as_deref().filter(|status| !status.is_empty()))?;
-    if query.limit == Some(0) {
-        return Err(Problem::invalid("limit: at least 1"));
-    }
-    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let limit = page_limit(query.limit, DEFAULT_PAGE)?;
     let cursor = parse(query.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
     let exec_id = parse(query.exec_id.as_deref().filter(|id| !id.is_empty()))?;
     let page = by.service.approvals(&by.principal, status, exec_id, limit, cursor).await?;

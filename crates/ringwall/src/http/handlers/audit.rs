@@ -4,12 +4,12 @@ use axum::Json;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use ringwall_service::{AuditFilter, Digest, Entry, Limit, Scope, Timestamp};
+use ringwall_service::{AuditFilter, Digest, Entry, Scope, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::execs::parse;
+use super::execs::{page_limit, parse};
 use crate::cli::audit::{VerificationReport, parse_head};
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonResult, Query};
@@ -101,9 +101,6 @@ pub(crate) async fn list(by: Caller, Query(query): Query<AuditQuery>) -> JsonRes
     let Ok(request_id) = query.request_id.map(|id| id.parse()).transpose() else {
         return Ok(Json(AuditPage::default()));
     };
-    if query.limit == Some(0) {
-        return Err(Problem::invalid("limit: at least 1"));
-    }
     // The service restricts the scope to the entries that the caller may see.
     let filter = AuditFilter {
         scope: Scope::All,
@@ -113,7 +110,7 @@ pub(crate) async fn list(by: Caller, Query(query): Query<AuditQuery>) -> JsonRes
         exec_id: query.exec_id,
         request_id,
     };
-    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let limit = page_limit(query.limit, DEFAULT_PAGE)?;
     let page = by.service.audit(&by.principal, filter, limit, parse(query.cursor.as_deref())?).await?;
     let entries = page.items.into_iter().map(EntryView::from).collect();
     Ok(Json(AuditPage { entries, next_cursor: page.next.map(|next| next.to_string()) }))

@@ -220,6 +220,14 @@ pub(crate) fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(value: Option<
     value.map(|value| value.parse().map_err(|error| Problem::invalid(format!("{error}")))).transpose()
 }
 
+/// The size of a page. Too large values are reduced to the maximum.
+pub(crate) fn page_limit(limit: Option<u64>, default: u64) -> Result<Limit, Problem> {
+    match limit {
+        Some(0) => Err(Problem::invalid("limit: at least 1")),
+        limit => Ok(Limit::nearest(limit.unwrap_or(default))),
+    }
+}
+
 /// Parses an exec id. A malformed one is 404.
 pub(crate) fn exec_id(text: &str) -> Result<ExecId, Problem> {
     text.parse().map_err(|_| Problem::not_found("there is no exec with that id"))

@@ -5,11 +5,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ringwall_policy::SecurityMode;
-use ringwall_service::{Confirmation, Limit, SessionAddress, SessionChange, SessionFilter, SessionView};
+use ringwall_service::{Confirmation, SessionAddress, SessionChange, SessionFilter, SessionView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::execs::parse;
+use super::execs::{page_limit, parse};
 use crate::http::AppState;
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonBody, JsonResult, PathParam, Query, deserialize, read_optional_json};
@@ -130,10 +130,7 @@ pub(crate) async fn create(
     responses((status = 200, description = "The sessions that the caller may see", body = SessionPage)))]
 pub(crate) async fn list(by: Caller, Query(query): Query<ListQuery>) -> JsonResult<SessionPage> {
     let filter = SessionFilter { user_id: query.user_id, agent_id: query.agent_id };
-    if query.limit == Some(0) {
-        return Err(Problem::invalid("limit: at least 1"));
-    }
-    let limit = Limit::nearest(query.limit.unwrap_or(DEFAULT_PAGE));
+    let limit = page_limit(query.limit, DEFAULT_PAGE)?;
     let cursor = parse(query.cursor.as_deref().filter(|cursor| !cursor.is_empty()))?;
     let page = by.service.sessions(&by.principal, filter, limit, cursor).await?;
     Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next.map(|next| next.to_string()) }))

@@ -4,13 +4,13 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
-use ringwall_ids::IdError;
+use clap::ValueEnum as _;
 use ringwall_service::{Holder, Limit, NewToken, Page, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::{paged, parse};
-use crate::cli::token::TokenView;
+use crate::cli::token::{self as cli_token, Role, TokenView};
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonBody, PathParam, Query};
 use crate::http::transport::problem::Problem;
@@ -67,18 +67,10 @@ pub(crate) async fn create(
 }
 
 fn holder(body: &TokenBody) -> Result<Holder, Problem> {
-    let name = |error: IdError| Problem::invalid(error.to_string());
-    match (body.role.as_str(), &body.user_id, &body.agent_id) {
-        ("owner", None, None) => Ok(Holder::Owner),
-        ("operator", None, None) => Ok(Holder::Operator),
-        ("user", Some(user), None) => Ok(Holder::User(user.parse().map_err(name)?)),
-        ("agent", Some(user), Some(agent)) => {
-            Ok(Holder::Agent(user.parse().map_err(name)?, agent.parse().map_err(name)?))
-        }
-        _ => Err(Problem::invalid(
-            "role: owner or operator alone, user with user_id, or agent with user_id and agent_id",
-        )),
-    }
+    let role = Role::from_str(&body.role, false);
+    let role = role.map_err(|_| Problem::invalid("role: owner, operator, user or agent"))?;
+    let holder = cli_token::holder(role, body.user_id.as_deref(), body.agent_id.as_deref());
+    holder.map_err(|message| Problem::invalid(message.text()))
 }
 
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens", params(PageQuery),
