@@ -262,6 +262,24 @@ async def check_elicitation(client, person):
     return pending["approval"]["approval_id"]
 
 
+async def check_question_ends_with_its_approval(client, person):
+    """The server cancels the client's question when the approval is answered elsewhere. Only with a session: without one the
+    question is a result."""
+    if SERVER["mode"] != "legacy" or "url" not in SERVER:
+        return
+    asked, person.is_silent = len(person.questions), True
+    calling = asyncio.create_task(client.call_tool("run_command", {"command": SERVER["asks"]}))
+    while len(person.questions) == asked:
+        await asyncio.sleep(0.02)
+    open_approvals = ask("GET", "/api/approvals?status=pending")["approvals"]
+    assert len(open_approvals) == 1, open_approvals
+    ask("POST", f"/api/approvals/{open_approvals[0]['id']}", {"approved": True})
+    await person.cancelled.wait()
+    ran = good(await calling)
+    assert ran["stdout"] == FILE_CONTENT, ran
+    person.is_silent = False
+
+
 async def check_approval_status(client, person):
     """An agent's client is never asked; the owner answers over HTTP."""
     pending = good(await client.call_tool("run_command", {"command": SERVER["asks"]}))
@@ -460,6 +478,7 @@ async def main():
         await check_task_with_skill_and_approval(client, person)
         await check_progress(client)
         cancelled = await check_cancelled_call_cancels_exec(client)
+        await check_question_ends_with_its_approval(client, person)
         left_open = await check_elicitation(client, person)
     result = {"cancelled": cancelled, "left_open": left_open}
     if "agent" in SERVER:

@@ -25,9 +25,16 @@ class Person:
         self.reply = {"answer": "once"}
         self.questions = []
         self.open = 1
+        self.is_silent = False
+        self.cancelled = asyncio.Event()
 
     async def answer(self, context, params):
         self.questions.append(params.message)
+        if self.is_silent:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
         # Answers only when this many questions are open at the same time.
         while self.open > 1 and len(ask("GET", "/api/approvals?status=pending")["approvals"]) < self.open:
             await asyncio.sleep(0.02)
