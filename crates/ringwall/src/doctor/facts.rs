@@ -177,47 +177,46 @@ pub(crate) enum Aio {
 }
 
 #[cfg(test)]
-impl Facts {
-    /// Root on a machine that supports everything.
-    pub(crate) fn sample() -> Self {
-        let parent = |name: &str| Some(format!("/sys/fs/cgroup/{name}"));
-        Facts {
-            privilege: Privilege::Root,
-            program: "/usr/local/bin/ringwall".into(),
-            kernel: Kernel::parse("6.18.5"),
-            probe_box: ProbeBox::Made {
-                protections: ringwall_executor::ProtectionName::ALL.into_iter().map(Protection::enforced).collect(),
-                command: Some("/usr/bin/true".into()),
-            },
-            namespaces: Namespaces::default(),
-            landlock: Landlock::Version(7),
-            cgroups: Cgroups {
-                hierarchy: Hierarchy::Version2,
-                parents: Ok(CgroupParents { memory: parent("boxes"), pids: parent("boxes"), cpu: parent("boxes") }),
-            },
-            overlay: Overlay::Listed,
-            docker: Docker { client: None, daemon: Daemon::Absent },
-            aio: Aio::NotConfigured,
-            runsc: None,
-            chromium: None,
-        }
-    }
-
-    /// The same machine as [`Facts::sample`], without root.
-    pub(crate) fn rootless() -> Self {
-        Facts { privilege: Privilege::Rootless, ..Facts::sample() }
-    }
-
-    /// The same machine with a probe box that failed.
-    pub(crate) fn failed(self, step: Step, errno: i32) -> Self {
-        let text = format!("could not {}", step.phrase());
-        Facts { probe_box: ProbeBox::Failed(ProbeBoxFailure { step: Some(step), errno, text, hint: None }), ..self }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Facts {
+        /// Root on a machine that supports everything.
+        pub(crate) fn sample() -> Self {
+            let parent = |name: &str| Some(format!("/sys/fs/cgroup/{name}"));
+            Facts {
+                privilege: Privilege::Root,
+                program: "/usr/local/bin/ringwall".into(),
+                kernel: Kernel::parse("6.18.5"),
+                probe_box: ProbeBox::Made {
+                    protections: ringwall_executor::ProtectionName::ALL.into_iter().map(Protection::enforced).collect(),
+                    command: Some("/usr/bin/true".into()),
+                },
+                namespaces: Namespaces::default(),
+                landlock: Landlock::Version(7),
+                cgroups: Cgroups {
+                    hierarchy: Hierarchy::Version2,
+                    parents: Ok(CgroupParents { memory: parent("boxes"), pids: parent("boxes"), cpu: parent("boxes") }),
+                },
+                overlay: Overlay::Listed,
+                docker: Docker { client: None, daemon: Daemon::Absent },
+                aio: Aio::NotConfigured,
+                runsc: None,
+                chromium: None,
+            }
+        }
+
+        /// The same machine as [`Facts::sample`], without root.
+        pub(crate) fn rootless() -> Self {
+            Facts { privilege: Privilege::Rootless, ..Facts::sample() }
+        }
+
+        /// The same machine with a probe box that failed.
+        pub(crate) fn failed(self, step: Step, errno: i32) -> Self {
+            let text = format!("could not {}", step.phrase());
+            Facts { probe_box: ProbeBox::Failed(ProbeBoxFailure { step: Some(step), errno, text, hint: None }), ..self }
+        }
+    }
 
     #[test]
     fn kernel_releases_of_distributions_are_parsed() {

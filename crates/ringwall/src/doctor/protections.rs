@@ -69,9 +69,9 @@ fn enforced(facts: &Facts, name: ProtectionName) -> String {
             _ => "restricts files in addition to the mounts",
         },
         ProtectionName::ResourceLimits => "descriptors, core dumps and locked memory of each process are limited",
-        ProtectionName::MemoryLimit => "enforced by the kernel for the box as a whole",
-        ProtectionName::PidsLimit => "enforced by the kernel for the box as a whole",
-        ProtectionName::CpuLimit => "enforced by the kernel for the box as a whole",
+        ProtectionName::MemoryLimit | ProtectionName::PidsLimit | ProtectionName::CpuLimit => {
+            "enforced by the kernel for the box as a whole"
+        }
         ProtectionName::IoLimit => "500 writes and 4000 reads per second on each disk for the box as a whole",
         ProtectionName::OpenFiles => "a box can hold at most a quarter of fs.file-max",
         ProtectionName::EpollWatches => "epoll watches of a box count for a user id that no other agent has",

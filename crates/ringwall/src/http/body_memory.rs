@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ringwall_service::Principal;
 
 use crate::http::transport::caller_limits::caller_key;
@@ -62,11 +62,7 @@ impl BodyMemory {
 
     #[cfg(test)]
     pub(super) fn total(&self) -> usize {
-        self.lock().total
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock()
+        self.0.lock().total
     }
 }
 
@@ -85,7 +81,7 @@ impl Reservation {
             return Ok(());
         }
         let more = length - self.reserved;
-        let mut taken = self.memory.lock();
+        let mut taken = self.memory.0.lock();
         let of_caller = taken.callers.get(&self.caller).copied().unwrap_or_default();
         if of_caller.saturating_add(more) > self.share {
             let message =
@@ -111,7 +107,7 @@ impl Drop for Reservation {
         if self.reserved == 0 {
             return;
         }
-        let mut taken = self.memory.lock();
+        let mut taken = self.memory.0.lock();
         taken.total -= self.reserved;
         if let Some(of_caller) = taken.callers.get_mut(&self.caller) {
             *of_caller -= self.reserved;
@@ -142,7 +138,7 @@ mod tests {
         assert_eq!(reserve("e", 65 * KIB).unwrap_err(), "BODY_MEMORY", "the limit of all callers");
         drop((held, others));
         assert!(reserve("a", 65 * KIB).is_ok());
-        assert!(MEMORY.lock().callers.is_empty(), "callers without a large body are forgotten");
+        assert!(MEMORY.0.lock().callers.is_empty(), "callers without a large body are forgotten");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -130,17 +130,17 @@ impl Bridge {
             self.exchange(message, version.as_deref()).await;
             if method == "notifications/initialized" {
                 let listening = tokio::spawn(self.clone().listen());
-                self.remote.lock().listening.push(listening.abort_handle());
+                self.remote.session.lock().listening.push(listening.abort_handle());
             }
             return;
         }
         let (bridge, id) = (self.clone(), message["id"].to_string());
         let is_sessionless = version.is_some() && !message["id"].is_null();
         let waiting_id = id.clone();
-        let mut session = self.remote.lock();
+        let mut session = self.remote.session.lock();
         let task = tokio::spawn(async move {
             bridge.exchange(message, version.as_deref()).await;
-            bridge.remote.lock().waiting.remove(&waiting_id);
+            bridge.remote.session.lock().waiting.remove(&waiting_id);
         });
         if is_sessionless {
             session.waiting.insert(id, task.abort_handle());
@@ -159,7 +159,7 @@ impl Bridge {
         let failure = match answer {
             Ok(answer) => {
                 if let Some(session) = answer.headers().get(SESSION).filter(|_| is_initialize) {
-                    self.remote.lock().id = Some(session.clone());
+                    self.remote.session.lock().id = Some(session.clone());
                 }
                 self.read(answer, is_initialize).await.err()
             }
@@ -215,7 +215,7 @@ impl Bridge {
         if is_initialize && let Ok(message) = serde_json::from_str::<Value>(data) {
             let version = message["result"]["protocolVersion"].as_str();
             let version = version.and_then(|version| HeaderValue::from_str(version).ok());
-            self.remote.lock().version = version;
+            self.remote.session.lock().version = version;
         }
     }
 
@@ -273,7 +273,7 @@ impl Remote {
     /// Cancels a sessionless request by closing its connection. Returns false if there is none with
     /// this id.
     fn cancel(&self, id: &Value) -> bool {
-        let waiting = self.lock().waiting.remove(&id.to_string());
+        let waiting = self.session.lock().waiting.remove(&id.to_string());
         waiting.map(|task| task.abort()).is_some()
     }
 
@@ -299,7 +299,7 @@ impl Remote {
                 }
             }
             None => {
-                let session = self.lock();
+                let session = self.session.lock();
                 let known = [(SESSION, &session.id), (VERSION, &session.version)];
                 headers.extend(known.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
             }
@@ -309,15 +309,15 @@ impl Remote {
     }
 
     fn stop_listening(&self) {
-        let listening = std::mem::take(&mut self.lock().listening);
+        let listening = std::mem::take(&mut self.session.lock().listening);
         listening.iter().for_each(AbortHandle::abort);
     }
 
     /// Cancels the requests that still wait, and ends the session.
     async fn leave(&self) {
-        let tasks: Vec<AbortHandle> = self.lock().waiting.drain().map(|(_, task)| task).collect();
+        let tasks: Vec<AbortHandle> = self.session.lock().waiting.drain().map(|(_, task)| task).collect();
         tasks.iter().for_each(AbortHandle::abort);
-        if self.lock().id.is_some() {
+        if self.session.lock().id.is_some() {
             let headers = self.headers(&Value::Null, None);
             let _ = self.call_mcp(Method::DELETE, headers, Body::empty()).await;
         }
@@ -340,10 +340,6 @@ impl Remote {
             fixed.insert(header::AUTHORIZATION, authorization.clone());
         }
         request
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Session> {
-        self.session.lock()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ringwall_risk::Locale;
 use ringwall_service::{
     ApprovalStatus, ApprovalView, BrowserAnswer, BrowserBegun, CodeBegun, CodeRequest, Error, ExecId, ExecView,
@@ -101,7 +101,7 @@ impl PendingCalls {
             Started::Browser(_) => started,
             Started::Command(_) | Started::Skill(_) => return,
         };
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         if kept.iter().any(|known| known.is(&started.exec_id())) {
             return;
         }
@@ -115,11 +115,7 @@ impl PendingCalls {
     }
 
     fn find(&self, exec_id: &ExecId) -> Option<Started> {
-        self.lock().iter().find(|started| started.is(exec_id)).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Started>> {
-        self.0.lock()
+        self.0.lock().iter().find(|started| started.is(exec_id)).cloned()
     }
 }
 

@@ -12,8 +12,8 @@ use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
-use parking_lot::{Mutex, MutexGuard};
-use ringwall_service::{Principal, Service, StreamEnd};
+use parking_lot::Mutex;
+use ringwall_service::{Gone, Principal, Service};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -101,7 +101,7 @@ impl Endpoint {
 
     /// Marks a session as used. One that another token began is 404.
     fn find(&self, by: &Principal, session: &str) -> Result<(), Problem> {
-        let mut owners = self.lock();
+        let mut owners = self.owners.lock();
         let own = owners.get_mut(session).filter(|owner| owner.caller == by.caller());
         let own = own.ok_or_else(|| Problem::not_found("there is no such session; start one with `initialize`"))?;
         own.used = Instant::now();
@@ -111,7 +111,7 @@ impl Endpoint {
     async fn record(&self, by: &Principal, session: String) {
         let alive: Vec<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
         let excess = {
-            let mut owners = self.lock();
+            let mut owners = self.owners.lock();
             owners.retain(|id, _| alive.iter().any(|known| known.as_ref() == id));
             owners.insert(session, SessionOwner { caller: by.caller().to_owned(), used: Instant::now() });
             let own = owners.iter().filter(|(_, one)| one.caller == by.caller());
@@ -124,10 +124,6 @@ impl Endpoint {
         {
             tracing::debug!(%error, "could not close the least recently used session");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionOwner>> {
-        self.owners.lock()
     }
 }
 
@@ -162,8 +158,8 @@ async fn stopped(service: &Service) {
     loop {
         match following.next().await {
             Ok(_) => {}
-            Err(StreamEnd::Lagged) => following = service.announcements(),
-            Err(StreamEnd::Stopping) => return,
+            Err(Gone::Behind) => following = service.announcements(),
+            Err(Gone::Stopping) => return,
         }
     }
 }

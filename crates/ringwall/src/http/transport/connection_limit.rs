@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl ConnectionLimit {
     }
 
     fn try_acquire(self: &Arc<Self>) -> Option<ConnectionPermit> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.connections.len() >= self.max && !state.close_longest_waiting() {
             return None;
         }
@@ -94,19 +94,19 @@ impl ConnectionLimit {
 
     /// Frees a descriptor when none is left to accept with.
     pub(crate) fn close_longest_waiting(&self) {
-        self.lock().close_longest_waiting();
+        self.state.lock().close_longest_waiting();
     }
 
     /// Returns when no connection is left. Call it after the last `acquire`.
     pub(crate) async fn all_free(&self) {
-        while !self.lock().connections.is_empty() {
+        while !self.state.lock().connections.is_empty() {
             self.changed.notified().await;
         }
     }
 
     /// Changes the state of a connection. Returns false if it has lost its slot.
     fn change(&self, number: u64, change: impl FnOnce(&mut Connection)) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let now = state.number();
         let Some(connection) = state.connections.get_mut(&number) else { return false };
         change(connection);
@@ -124,10 +124,6 @@ impl ConnectionLimit {
             (None, false) | (Some(_), true) => {}
         }
         true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
@@ -183,7 +179,7 @@ impl Drop for ActiveRequest {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut state = self.limit.lock();
+        let mut state = self.limit.state.lock();
         if let Some(connection) = state.connections.remove(&self.number) {
             if let Some(since) = connection.waits_since {
                 state.waiting.remove(&since);
@@ -210,14 +206,14 @@ mod tests {
         assert!(second.begin().is_none(), "a request is handled on a connection that is being closed");
         // Dropping a permit without a slot frees no slot.
         drop(second);
-        assert_eq!(limit.lock().connections.len(), 2);
+        assert_eq!(limit.state.lock().connections.len(), 2);
         let busy = (first.begin().unwrap(), third.begin().unwrap());
         assert!(limit.try_acquire().is_none(), "a connection was closed while its request was handled");
         drop(busy.1);
         let fourth = limit.try_acquire().unwrap();
         assert!(third.evicted().now_or_never().is_some() && first.evicted().now_or_never().is_none());
         drop((first, fourth, busy.0, third));
-        let state = limit.lock();
+        let state = limit.state.lock();
         assert!(state.connections.is_empty() && state.waiting.is_empty());
     }
 
@@ -243,7 +239,7 @@ mod tests {
         permit.stall(Stall::Body);
         permit.stall(Stall::Write);
         assert!(permit.resume(Stall::Body));
-        assert!(limit.lock().waiting.len() == 1, "it still waits for the other");
+        assert!(limit.state.lock().waiting.len() == 1, "it still waits for the other");
         assert!(permit.resume(Stall::Write));
         assert!(limit.try_acquire().is_none());
     }

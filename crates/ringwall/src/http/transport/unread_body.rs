@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, header};
 use hyper::body::{Frame, SizeHint};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 const MAX_DRAINED_BYTES: u64 = 128 << 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub(crate) fn split(headers: &HeaderMap, body: Body) -> (Body, Option<UnreadBody
 impl UnreadBody {
     pub(crate) async fn drain(self) {
         let mut body = Shared(self.body);
-        let was_never_requested = self.sends_body == SendsBody::AfterContinue && !body.lock().was_polled;
+        let was_never_requested = self.sends_body == SendsBody::AfterContinue && !body.0.lock().was_polled;
         // More than one reference: a task of the handler still reads the body.
         if was_never_requested || Arc::strong_count(&body.0) > 1 || body.size_hint().lower() > MAX_DRAINED_BYTES {
             return;
@@ -73,28 +73,22 @@ impl UnreadBody {
 
 struct Shared(Arc<Mutex<TrackedBody>>);
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, TrackedBody> {
-        self.0.lock()
-    }
-}
-
 impl HttpBody for Shared {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let mut tracked = self.lock();
+        let mut tracked = self.0.lock();
         tracked.was_polled = true;
         Pin::new(&mut tracked.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.lock().body.is_end_stream()
+        self.0.lock().body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.lock().body.size_hint()
+        self.0.lock().body.size_hint()
     }
 }
 
