@@ -54,8 +54,6 @@ pub enum ImageError {
     Store { operation: &'static str, path: PathBuf, source: io::Error },
     #[error("the description of the image `{name}` cannot be read")]
     Description { name: String, source: serde_json::Error },
-    #[error("cannot write the answer to standard output")]
-    Print { source: io::Error },
 }
 
 impl ImageError {
@@ -100,7 +98,6 @@ impl ImageError {
             Self::InUse { .. } => "wait until the boxes on it have ended, then try again".into(),
             Self::Store { .. } => "check --data and the permissions of that directory".into(),
             Self::Description { name, .. } => format!("remove it with `ringwall image rm {name}` and import it again"),
-            Self::Print { .. } => "check where standard output goes".into(),
         }
     }
 }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use ringwall_service::{AfterInput, CodeRequest, ExecId, OutputPart, Status};
+use ringwall_service::{AfterInput, CodeRequest, ExecId, OutputPart, SessionAddress, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -204,7 +204,7 @@ pub(crate) async fn output(
 ) -> JsonResult<ProcessOutputView> {
     let pid = exec_id(&pid)?;
     let OutputQuery { stdout, stderr, agent_id, user_id } = query;
-    let address = SessionOwner::of(agent_id, user_id).address(id);
+    let address = SessionAddress { session_id: id, user_id, agent_id };
     let output = by.service.process_output(&by.principal, &address, &pid, (stdout, stderr)).await?;
     Ok(Json(ProcessOutputView {
         goes_on_as: output.goes_on_as,

@@ -62,10 +62,6 @@ pub(crate) struct SessionOwner {
 }
 
 impl SessionOwner {
-    pub(crate) fn of(agent_id: Option<String>, user_id: Option<String>) -> Self {
-        SessionOwner { agent_id, user_id }
-    }
-
     pub(crate) fn address(self, session_id: String) -> SessionAddress {
         SessionAddress { session_id, user_id: self.user_id, agent_id: self.agent_id }
     }
