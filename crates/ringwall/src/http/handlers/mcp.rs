@@ -13,7 +13,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::Response;
 use parking_lot::Mutex;
-use ringwall_service::{Gone, Principal, Service};
+use ringwall_service::{Principal, Service, StreamEnd};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
@@ -158,8 +158,8 @@ async fn stopped(service: &Service) {
     loop {
         match following.next().await {
             Ok(_) => {}
-            Err(Gone::Behind) => following = service.announcements(),
-            Err(Gone::Stopping) => return,
+            Err(StreamEnd::Lagged) => following = service.announcements(),
+            Err(StreamEnd::Stopping) => return,
         }
     }
 }
