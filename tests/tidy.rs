@@ -1,4 +1,5 @@
-//! Rules about the source tree that no compiler checks: which crate may use which, what a pure crate may not mention, in
+//! Rules about the source tree that no compiler checks: which crate may use which, how large a cycle
+//! of modules may be, what a pure crate may not mention, in
 //! which file `unsafe` is allowed, how a file opens and how long it may be.
 //!
 //! The input is the source tree and `cargo metadata`; nothing is built or run. Each rule is a function of its input and has
@@ -13,6 +14,8 @@ use source::{Finding, Source};
 
 #[path = "tidy/crates.rs"]
 mod crates;
+#[path = "tidy/modules.rs"]
+mod modules;
 #[path = "tidy/rules.rs"]
 mod rules;
 #[path = "tidy/source.rs"]
@@ -62,6 +65,12 @@ fn binary_names_the_jail_in_one_file() -> Outcome {
 fn crates_use_only_allowed_crates() -> Outcome {
     let used = crates::members_used(&read_metadata()?);
     assert_none(&crates::check_edges(crates::EDGES, &used));
+    Ok(())
+}
+
+#[test]
+fn module_cycles_have_their_recorded_size() -> Outcome {
+    assert_none(&modules::check_cycles(modules::LARGEST_CYCLES, &read_sources()?));
     Ok(())
 }
 
