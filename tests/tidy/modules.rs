@@ -117,7 +117,10 @@ mod tests {
     fn sources() -> Vec<Source> {
         vec![
             Source::new("crates/x/src/lib.rs", "mod a;\nmod b;\nmod c;\nuse crate::a::A;\n"),
-            Source::new("crates/x/src/a.rs", "use crate::{b::{B, self}, c::C};\n#[cfg(test)]\nmod tests { use crate::d::D; }"),
+            Source::new(
+                "crates/x/src/a.rs",
+                "use crate::{b::{B, self}, c::C};\n#[cfg(test)]\nmod tests { use crate::d::D; }",
+            ),
             Source::new("crates/x/src/b/mod.rs", "// crate::d\nfn f() { crate::a::g() }\n"),
             Source::new("crates/x/src/c.rs", "use std::fmt;\n"),
             Source::new("crates/x/src/d.rs", "use crate::a::A;\n"),

@@ -84,7 +84,6 @@ pub fn tokens_grant_rights_of_their_role() {
         let refused = service.create_token(&operator, new(Holder::Owner)).await.unwrap_err();
         assert_eq!(refused.code(), "FORBIDDEN");
         assert!(service.create_token(&operator, new(user("u"))).await.is_ok());
-        assert_eq!(service.create_token(&operator, new(user("../u"))).await.unwrap_err().code(), "INVALID_ARGUMENT");
         assert!(matches!(service.revoke_token(&owner, &token.id).await, Ok(Revocation::Recorded)));
         assert_eq!(service.authenticate(Some(&text)).await.unwrap_err().code(), "UNAUTHENTICATED");
         let expired =

@@ -13,11 +13,9 @@ use serde_json::{Value, json};
 use crate::cli::agent::{Agent, AgentArguments, data_of};
 use crate::cli::client::Download;
 use crate::cli::folder;
+use crate::cli::json_text::JsonText;
 use crate::cli::message::{Message, escape_invisible};
 use crate::cli::{transfer, transfer::parent_of};
-
-/// Limit of a text that is sent in a JSON body, because it is held in memory.
-const MAX_TEXT_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {
@@ -153,31 +151,33 @@ fn put(agent: &Agent, file: &Path, path: Option<&str>) -> Result<(), Message> {
             let (route, source) = (agent.route("files/", "upload", &[]), bar.wrap_read(source));
             data_of(transfer::upload(&agent.client, &route, name, length, &bar, source)?)?
         }
-        _ => put_text(agent, file, &path, source)?,
+        _ => put_text(agent, file, &path, source, length)?,
     };
     agent.print_text(&response)
 }
 
 /// Writes to a path in a subdirectory, for which the server accepts only text, in a JSON body.
-fn put_text(agent: &Agent, file: &Path, path: &str, source: impl Read) -> Result<Value, Message> {
-    let mut content = String::new();
-    let read = source.take(MAX_TEXT_BYTES + 1).read_to_string(&mut content);
-    let length = read.map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => Message::new(format!("{} is not UTF-8 text", file.display())).with_hint(
-            "only text can be written to a subdirectory: upload it to files/NAME and move it with a command",
-        ),
-        _ => Message::io(format!("{}: {error}", file.display())),
-    })?;
-    if length as u64 > MAX_TEXT_BYTES {
-        return Err(Message::new(format!("{} is larger than {MAX_TEXT_BYTES} bytes", file.display())));
-    }
-    let body = json!({ "file_path": path, "content": content }).to_string();
-    let length = Some(body.len() as u64);
+fn put_text(agent: &Agent, file: &Path, path: &str, source: impl Read, length: Option<u64>) -> Result<Value, Message> {
+    let not_text = || {
+        Message::new(format!("{} is not UTF-8 text", file.display()))
+            .with_hint("only text can be written to a subdirectory: upload it to files/NAME and move it with a command")
+    };
+    // With a known length the server refuses a body that is too long before it is sent. The length of a
+    // pipe is not known.
+    let whole = match length.map(|_| File::open(file).and_then(|opened| JsonText::measure(path, opened))) {
+        None => None,
+        Some(Ok(whole)) => Some(whole),
+        Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => return Err(not_text()),
+        Some(Err(error)) => return Err(Message::io(format!("{}: {error}", file.display()))),
+    };
     let bar = transfer::progress_bar("sending", path, length);
-    let source = bar.wrap_read(body.as_bytes());
-    let response = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", length, source);
+    let mut body = JsonText::new(path, bar.wrap_read(source));
+    let response = agent.client.send_stream(&agent.route("", "write", &[]), "application/json", whole, &mut body);
     bar.finish_and_clear();
-    data_of(response?)
+    match (response, body.is_broken()) {
+        (Err(_), true) => Err(not_text()),
+        (response, _) => data_of(response?),
+    }
 }
 
 fn download(agent: &Agent, path: &str) -> Result<Download, Message> {

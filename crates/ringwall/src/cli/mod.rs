@@ -10,6 +10,7 @@ pub(crate) mod files;
 pub(crate) mod folder;
 pub(crate) mod gc;
 pub(crate) mod image;
+mod json_text;
 pub(crate) mod message;
 pub(crate) mod run;
 pub(crate) mod skills;
