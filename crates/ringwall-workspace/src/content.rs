@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -15,6 +14,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::fs::beneath;
+use crate::fs::read::file_size;
 use crate::workspaces::Owner;
 
 const BUFFER_SIZE: usize = 64 * 1024;
@@ -36,10 +36,10 @@ pub struct Content {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
-    inode: u64,
+    pub(crate) inode: u64,
     size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    modified: (i64, u64),
+    changed: (i64, u64),
 }
 
 /// Why a file has no digest.
@@ -71,7 +71,7 @@ pub fn read_content(
     if !is_allowed(&status, reader, READ_BIT) {
         return Err(ContentError::Unreadable);
     }
-    if u64::try_from(status.st_size).unwrap_or(u64::MAX) > max_bytes {
+    if file_size(&status) > max_bytes {
         return Err(ContentError::TooLarge);
     }
     let file = beneath::open_readable(&located).map_err(|_| ContentError::Unreadable)?;
@@ -120,24 +120,17 @@ pub fn read_stamp(root: &Path, path: &Path, reader: Owner) -> Result<Stamp, Cont
 }
 
 fn stamp(file: &File) -> Result<Stamp, ContentError> {
-    let status = file.metadata().map_err(|_| ContentError::Unreadable)?;
-    Ok(Stamp {
-        device: status.dev(),
-        inode: status.ino(),
-        size: status.len(),
-        modified: (status.mtime(), status.mtime_nsec()),
-        changed: (status.ctime(), status.ctime_nsec()),
-    })
+    rustix::fs::fstat(file).map(|status| Stamp::of(&status)).map_err(|_| ContentError::Unreadable)
 }
 
 impl Stamp {
-    fn of(status: &Stat) -> Self {
+    pub(crate) fn of(status: &Stat) -> Self {
         Self {
             device: status.st_dev,
             inode: status.st_ino,
-            size: u64::try_from(status.st_size).unwrap_or_default(),
-            modified: (status.st_mtime, status.st_mtime_nsec as i64),
-            changed: (status.st_ctime, status.st_ctime_nsec as i64),
+            size: file_size(status),
+            modified: (status.st_mtime, status.st_mtime_nsec),
+            changed: (status.st_ctime, status.st_ctime_nsec),
         }
     }
 }

@@ -31,19 +31,11 @@ pub enum Error {
     Random(#[from] RandomError),
 
     #[error("could not open the workspaces in {}", path.display())]
-    OpenRoot {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    OpenRoot { path: PathBuf, source: io::Error },
     #[error("{} belongs to user {owner}, not to the server; choose another directory or change its owner", path.display())]
     RootForeign { path: PathBuf, owner: u32 },
     #[error("could not open or create the directory {path}")]
-    OpenDirectory {
-        path: String,
-        #[source]
-        source: io::Error,
-    },
+    OpenDirectory { path: String, source: io::Error },
     #[error("there is no project {0}")]
     ProjectMissing(ProjectId),
 
@@ -54,107 +46,51 @@ pub enum Error {
     #[error("the input {0} cannot be written: a directory has that name")]
     InputIsDirectory(RelativePath),
     #[error("could not write the input {path}")]
-    WriteInput {
-        path: RelativePath,
-        #[source]
-        source: io::Error,
-    },
+    WriteInput { path: RelativePath, source: io::Error },
 
     #[error("files of the exec {0} exist already")]
     ExecExists(ExecId),
     #[error("files of the exec {0} do not exist")]
     ExecMissing(ExecId),
     #[error("could not create the files of the exec {exec}")]
-    Begin {
-        exec: ExecId,
-        #[source]
-        source: io::Error,
-    },
+    Begin { exec: ExecId, source: io::Error },
     #[error("could not collect {subject} of the exec {exec}")]
-    Collect {
-        exec: ExecId,
-        subject: String,
-        #[source]
-        source: io::Error,
-    },
+    Collect { exec: ExecId, subject: String, source: io::Error },
     #[error("could not write {name} of the exec {exec}")]
-    Finish {
-        exec: ExecId,
-        name: &'static str,
-        #[source]
-        source: io::Error,
-    },
+    Finish { exec: ExecId, name: &'static str, source: io::Error },
     #[error("could not list the artifacts of the exec {exec}")]
-    ListArtifacts {
-        exec: ExecId,
-        #[source]
-        source: io::Error,
-    },
+    ListArtifacts { exec: ExecId, source: io::Error },
     #[error("the exec {exec} has no artifact {path}")]
     ArtifactMissing { exec: ExecId, path: RelativePath },
     #[error("{path} of the exec {exec} is not a regular file")]
     ArtifactIrregular { exec: ExecId, path: RelativePath },
     #[error("could not open {path} of the exec {exec}")]
-    OpenArtifact {
-        exec: ExecId,
-        path: RelativePath,
-        #[source]
-        source: io::Error,
-    },
+    OpenArtifact { exec: ExecId, path: RelativePath, source: io::Error },
     #[error("could not read {stream} of the exec {exec}")]
-    ReadOutput {
-        exec: ExecId,
-        stream: Stream,
-        #[source]
-        source: io::Error,
-    },
+    ReadOutput { exec: ExecId, stream: Stream, source: io::Error },
     #[error("could not read an uploaded archive")]
     ReadArchive(#[source] io::Error),
     #[error("could not unpack {path}")]
-    Unpack {
-        path: RelativePath,
-        #[source]
-        source: io::Error,
-    },
+    Unpack { path: RelativePath, source: io::Error },
     #[error("could not store an upload")]
     Stage(#[source] io::Error),
     #[error("could not install the skill {skill}")]
-    InstallSkill {
-        skill: SkillName,
-        #[source]
-        source: io::Error,
-    },
+    InstallSkill { skill: SkillName, source: io::Error },
     #[error("could not read the skill {skill}")]
-    ReadSkill {
-        skill: SkillName,
-        #[source]
-        source: io::Error,
-    },
+    ReadSkill { skill: SkillName, source: io::Error },
     #[error("could not list the skills")]
     ListSkills(#[source] io::Error),
     #[error("could not {operation}")]
-    Baseline {
-        operation: &'static str,
-        #[source]
-        source: io::Error,
-    },
+    Baseline { operation: &'static str, source: io::Error },
     #[error(
         "could not read which baselines the agent {agent} has; restore `baselines/.current/{agent}.json` and the versions \
          that it names from a backup, or delete that file, restart the server and upload the agent's baselines again"
     )]
-    BaselinesUnreadable {
-        agent: AgentId,
-        #[source]
-        source: io::Error,
-    },
+    BaselinesUnreadable { agent: AgentId, source: io::Error },
     #[error("could not measure the disk usage of a workspace")]
     Measure(#[source] io::Error),
     #[error("could not remove {subject}")]
-    Remove {
-        subject: String,
-        #[source]
-        source: io::Error,
-    },
+    Remove { subject: String, source: io::Error },
 }
 
 impl From<ArchiveError> for Error {

@@ -8,22 +8,20 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ringwall_ids::{ExecId, random_digits};
-use rustix::fs::{AtFlags, RenameFlags, Stat};
+use ringwall_ids::ExecId;
+use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::exec_files::remove::REMOVED_PREFIX;
 use crate::fs::beneath;
 use crate::fs::durable::TEMP_PREFIX;
-use crate::fs::erase::erase;
+use crate::fs::erase::{erase, erase_in_staging};
+use crate::session::list::times_at;
 use crate::skills::resume_install;
 use crate::sweep::{SweepResult, is_leftover};
 use crate::tree::Section;
 use crate::usage::{SESSIONS, Usage, measure_name};
 use crate::workspaces::{SEARCHABLE_DIRECTORY, STAGING, Workspaces};
-
-pub(crate) const USED_FILE: &str = ".used";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GcMode {
@@ -58,14 +56,10 @@ impl Workspaces {
     pub fn collect_garbage<R: Fn(&ExecId) -> bool>(&self, limits: &GcLimits<R>, mode: GcMode) -> GcResult {
         let mut found = GcResult::default();
         let mut names = SweepResult::default();
-        names.each_name(&self.root, |names, user| {
-            let Some(user_dir) = names.open(&self.root, user) else { return };
-            names.each_name(&user_dir, |names, agent| {
-                let Some(directory) = names.open(&user_dir, agent) else { return };
-                let mut collecting = WorkspaceGc { directory: &directory, names, found: &mut found, mode };
-                collecting.collect_sessions(seconds(limits.sessions_before));
-                collecting.collect_strays(self, seconds(limits.strays_before), &limits.is_running);
-            });
+        names.each_workspace(&self.root, |names, directory| {
+            let mut collecting = WorkspaceGc { directory, names, found: &mut found, mode };
+            collecting.collect_sessions(seconds(limits.sessions_before));
+            collecting.collect_strays(self, seconds(limits.strays_before), &limits.is_running);
         });
         found.failed = names.failed;
         found.first_failure = names.first_failure;
@@ -86,16 +80,19 @@ impl WorkspaceGc<'_> {
         let Some(sessions) = self.names.open(self.directory, SESSIONS) else { return };
         let (found, mode, directory) = (&mut *self.found, self.mode, self.directory);
         self.names.each_name(&sessions, |names, id| {
-            let Some(session) = names.open(&sessions, id) else { return };
-            let Some(used) = names.note(id, last_used(&session)) else { return };
-            if used >= before {
+            let times = match times_at(&sessions, id) {
+                // Not a session, or removed meanwhile.
+                Err(Errno::NOENT | Errno::NOTDIR) => return,
+                times => names.note(id, times),
+            };
+            if times.is_none_or(|times| seconds(times.last_used) >= before) {
                 return;
             }
-            drop(session);
             let Some(usage) = names.note(id, measure_name(&sessions, id)) else { return };
             let removed = match mode {
                 GcMode::DryRun => Ok(()),
-                GcMode::Remove => remove_session(directory, &sessions, id),
+                GcMode::Remove => beneath::ensure_directory(directory, STAGING, SEARCHABLE_DIRECTORY)
+                    .and_then(|staging| erase_in_staging(&sessions, id, &staging)),
             };
             if names.note(id, removed).is_some() {
                 found.sessions += 1;
@@ -129,7 +126,7 @@ impl WorkspaceGc<'_> {
                 }
                 // Processes of the exec may still be exiting. An enter without a leave disables
                 // recycling in this workspace until the server ends.
-                workspaces.overlaps.enter(&staging)?;
+                workspaces.shared.overlaps.enter(&staging)?;
                 erase(&staging, name)
             };
             let removed = match mode {
@@ -141,26 +138,6 @@ impl WorkspaceGc<'_> {
                 found.usage = found.usage.plus(usage);
             }
         });
-    }
-}
-
-/// Moves the session to `.staging` by one rename, then deletes it there.
-pub(crate) fn remove_session(directory: &OwnedFd, sessions: &OwnedFd, id: &str) -> rustix::io::Result<()> {
-    let staging = beneath::ensure_directory(directory, STAGING, SEARCHABLE_DIRECTORY)?;
-    let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>().map_err(|_| Errno::AGAIN)?);
-    match rustix::fs::renameat_with(sessions, id, &staging, staging_name.as_str(), RenameFlags::NOREPLACE) {
-        Ok(()) => erase(&staging, &staging_name),
-        Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno),
-    }
-}
-
-pub(crate) fn last_used(session: &OwnedFd) -> rustix::io::Result<i64> {
-    let created = rustix::fs::fstat(session)?.st_mtime;
-    match rustix::fs::statat(session, USED_FILE, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(status) => Ok(created.max(status.st_mtime)),
-        Err(Errno::NOENT) => Ok(created),
-        Err(errno) => Err(errno),
     }
 }
 

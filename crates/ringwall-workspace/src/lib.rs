@@ -50,19 +50,16 @@ pub use content::{Content, ContentError, Stamp, read_content, read_stamp};
 pub use error::Error;
 pub use exec_files::artifacts::{Artifact, OutputPart};
 pub use exec_files::begin::ExecFiles;
-pub use exec_files::collect::{Collected, Extent, Processes};
+pub use exec_files::collect::{Collected, Extent, Processes, SkipReason, Skipped};
 pub use exec_files::finish::ArtifactFile;
 pub use exec_files::inputs::Input;
 pub use exec_files::output::{OutputFile, Stream};
-pub use exec_files::skipped::{SkipReason, Skipped};
 pub use garbage::{GcLimits, GcMode, GcResult};
 pub use project::{Directory, Project};
 pub use relative_path::{PathProblem, RelativePath};
 pub use session::files::{SESSION_DIRECTORIES, Session};
 pub use session::list::{ListedSession, SessionCursor, SessionPage, SessionTimes};
-pub use skills::{
-    ArchiveError, ArchiveLimits, DeletedSkill, HealOutcome, SkillArchive, SkillName, SkillSummary, StagedSkills,
-};
+pub use skills::{ArchiveError, ArchiveLimits, HealOutcome, SkillArchive, SkillName, SkillSummary, StagedSkills};
 pub use sweep::{RecordEntry, SweepResult};
 pub use tree::{
     AgentPath, Archive, Change, Download, FilesError, FilesErrorKind, Lines, Listing, Names, Removed, Section,

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringwall_ids::ProjectId;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
+use crate::fs::beneath;
+use crate::fs::beneath::PRIVATE_DIRECTORY;
 use crate::workspaces::{Owner, PROJECTS, SEARCHABLE_DIRECTORY, Workspace};
 
 pub(crate) const INPUTS: &str = "inputs";
@@ -108,20 +109,19 @@ impl Project {
 /// Opens a directory that belongs to the workspace's owner. Creates it if missing, and repairs
 /// owner and mode, which another thread or a killed server may have left unset.
 pub(crate) fn open_owned(directory: &OwnedFd, name: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
-    let locate = || beneath::look_up(directory, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
-    let owned = match locate() {
+    let owned = match beneath::locate_directory(directory, name) {
         Err(Errno::NOENT) => {
             match rustix::fs::mkdirat(directory, name, PRIVATE_DIRECTORY) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
-            locate()?
+            beneath::locate_directory(directory, name)?
         }
         outcome => outcome?,
     };
     let status = rustix::fs::fstat(&owned)?;
     if (status.st_uid, status.st_gid) != (owner.uid, owner.gid) {
-        beneath::set_owner(&owned, owner.uid, owner.gid)?;
+        beneath::change_owner(&owned, owner)?;
     }
     let mode = Mode::from_raw_mode(status.st_mode);
     if !mode.contains(PRIVATE_DIRECTORY) {

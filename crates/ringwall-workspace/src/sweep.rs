@@ -4,7 +4,7 @@
 //! Leftovers are found in `.staging`, so the cost depends on the number of workspaces and
 //! leftovers, not of projects or execs; only an exec that is missing in the record costs a search
 //! of all projects. Directories are read entry by entry and not collected in memory. Entries with
-//! names that the server does not generate, and the directory `warm_box`, are left alone.
+//! names that the server does not generate, and the directory `spare`, are left alone.
 
 use std::os::fd::OwnedFd;
 
@@ -14,10 +14,9 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::exec_files::begin::exec_of_output;
-use crate::exec_files::remove::REMOVED_PREFIX;
 use crate::fs::beneath;
 use crate::fs::durable::TEMP_PREFIX;
-use crate::fs::erase::erase;
+use crate::fs::erase::{REMOVED_PREFIX, erase};
 use crate::project::ARTIFACTS;
 use crate::skills::resume_install;
 use crate::tree::{Section, WRITE_PREFIX};
@@ -56,44 +55,37 @@ impl Workspaces {
         recorded: impl Fn(&ExecId) -> RecordEntry,
     ) -> SweepResult {
         let mut result = SweepResult::default();
-        result.each_name(&self.root, |result, user| {
-            let Some(user_dir) = result.open(&self.root, user) else {
-                return;
-            };
-            result.each_name(&user_dir, |result, agent| {
-                let Some(staging) = result.open(&user_dir, &format!("{agent}/{STAGING}")) else {
-                    return;
-                };
-                result.each_name(&staging, |result, name| {
-                    if name.starts_with(TEMP_PREFIX) {
-                        result.finish_upload(&user_dir, agent, &staging, name);
+        result.each_workspace(&self.root, |result, directory| {
+            let Some(staging) = result.open(directory, STAGING) else { return };
+            result.each_name(&staging, |result, name| {
+                if name.starts_with(TEMP_PREFIX) {
+                    result.finish_upload(directory, &staging, name);
+                }
+                if let Some(exec) = exec_of_output(name)
+                    && !is_running(&exec)
+                {
+                    // Processes of the exec may still be exiting. An enter without a leave
+                    // disables recycling in this workspace until the server ends.
+                    let presence = self.shared.overlaps.enter(&staging);
+                    result.note(name, presence);
+                    match recorded(&exec) {
+                        RecordEntry::InProject(project) => {
+                            result.move_output(directory, &project, (&staging, name), &exec)
+                        }
+                        RecordEntry::Missing => result.erase(&staging, name),
+                        RecordEntry::Unknown => {}
                     }
-                    if let Some(exec) = exec_of_output(name)
-                        && !is_running(&exec)
+                }
+                if is_leftover(name, &is_running) {
+                    let presence = self.shared.overlaps.enter(&staging);
+                    result.note(name, presence);
+                    if let Ok(exec) = name.parse::<ExecId>()
+                        && recorded(&exec) == RecordEntry::Missing
                     {
-                        // Processes of the exec may still be exiting. An enter without a leave
-                        // disables recycling in this workspace until the server ends.
-                        let presence = self.overlaps.enter(&staging);
-                        result.note(name, presence);
-                        match recorded(&exec) {
-                            RecordEntry::InProject(project) => {
-                                result.move_output(&user_dir, agent, &project, (&staging, name), &exec)
-                            }
-                            RecordEntry::Missing => result.erase(&staging, name),
-                            RecordEntry::Unknown => {}
-                        }
+                        result.remove_output(directory, &exec);
                     }
-                    if is_leftover(name, &is_running) {
-                        let presence = self.overlaps.enter(&staging);
-                        result.note(name, presence);
-                        if let Ok(exec) = name.parse::<ExecId>()
-                            && recorded(&exec) == RecordEntry::Missing
-                        {
-                            result.remove_output(&user_dir, agent, &exec);
-                        }
-                        result.erase(&staging, name);
-                    }
-                });
+                    result.erase(&staging, name);
+                }
             });
         });
         result
@@ -103,15 +95,12 @@ impl Workspaces {
 impl SweepResult {
     /// Finishes the installation of an upload that was interrupted between two swaps, then removes
     /// its staging directory.
-    fn finish_upload(&mut self, user_dir: &OwnedFd, agent: &str, staging: &OwnedFd, name: &str) {
-        let skills = self.open(user_dir, &format!("{agent}/{}", Section::Skills.name()));
-        let resumed = match skills {
-            Some(skills) => resume_install(staging, name, skills),
-            None => Ok(()),
-        };
-        let removed = resumed.and_then(|()| erase(staging, name));
-        self.removed += u64::from(removed.is_ok());
-        self.note(name, removed);
+    fn finish_upload(&mut self, workspace: &OwnedFd, staging: &OwnedFd, name: &str) {
+        let skills = self.open(workspace, Section::Skills.name());
+        let resumed = skills.map_or(Ok(()), |skills| resume_install(staging, name, skills));
+        if self.note(name, resumed).is_some() {
+            self.erase(staging, name);
+        }
     }
 
     fn erase(&mut self, staging: &OwnedFd, name: &str) {
@@ -124,14 +113,13 @@ impl SweepResult {
     /// moved it.
     fn move_output(
         &mut self,
-        user_dir: &OwnedFd,
-        agent: &str,
+        workspace: &OwnedFd,
         project: &ProjectId,
         (staging, name): (&OwnedFd, &str),
         exec: &ExecId,
     ) {
         // The project was deleted, so its output goes as well.
-        let Some(artifacts) = self.open(user_dir, &format!("{agent}/{PROJECTS}/{project}/{ARTIFACTS}")) else {
+        let Some(artifacts) = self.open(workspace, &format!("{PROJECTS}/{project}/{ARTIFACTS}")) else {
             return self.erase(staging, name);
         };
         let moved = rustix::fs::renameat_with(staging, name, &artifacts, exec.as_str(), RenameFlags::NOREPLACE);
@@ -139,8 +127,8 @@ impl SweepResult {
     }
 
     /// Searches all projects, because a name in `.staging` does not contain the project.
-    fn remove_output(&mut self, user_dir: &OwnedFd, agent: &str, exec: &ExecId) {
-        let Some(projects) = self.open(user_dir, &format!("{agent}/{PROJECTS}")) else { return };
+    fn remove_output(&mut self, workspace: &OwnedFd, exec: &ExecId) {
+        let Some(projects) = self.open(workspace, PROJECTS) else { return };
         self.each_name(&projects, |result, project| {
             let Some(artifacts) = result.open(&projects, &format!("{project}/{ARTIFACTS}")) else { return };
             let removed = erase(&artifacts, exec.as_str());
@@ -148,15 +136,22 @@ impl SweepResult {
         });
     }
 
+    /// Calls `act` with the directory of each workspace.
+    pub(crate) fn each_workspace(&mut self, root: &OwnedFd, mut act: impl FnMut(&mut Self, &OwnedFd)) {
+        self.each_name(root, |result, user| {
+            let Some(user_dir) = result.open(root, user) else { return };
+            result.each_name(&user_dir, |result, agent| {
+                let Some(directory) = result.open(&user_dir, agent) else { return };
+                act(result, &directory);
+            });
+        });
+    }
+
     pub(crate) fn each_name(&mut self, directory: &OwnedFd, mut act: impl FnMut(&mut Self, &str)) {
         let names = Dir::read_from(directory);
-        let Some(mut names) = self.note("the names of a directory", names) else {
-            return;
-        };
+        let Some(mut names) = self.note("the names of a directory", names) else { return };
         while let Some(entry) = names.read() {
-            let Some(entry) = self.note("the names of a directory", entry) else {
-                return;
-            };
+            let Some(entry) = self.note("the names of a directory", entry) else { return };
             match entry.file_name().to_str() {
                 Ok("." | "..") | Err(_) => {}
                 Ok(name) => act(self, name),

@@ -15,7 +15,8 @@ use rustix::fs::{AtFlags, FileType, Stat, StatVfs};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::fs::meter::{BLOCK_UNIT, Meter, Skip, open};
+use crate::fs::beneath::open_listing;
+use crate::fs::meter::{BLOCK_UNIT, Meter, Skip};
 use crate::tree::Section;
 use crate::workspaces::{PROJECTS, STAGING, Workspace};
 
@@ -86,7 +87,7 @@ impl Workspace {
                 STAGING => Skip::ServerFiles,
                 _ => Skip::Nothing,
             };
-            match open(self.directory(), name) {
+            match open_listing(self.directory(), name) {
                 Ok(top) => meter.walk(top, skip),
                 Err(Errno::NOENT) => Ok(()),
                 Err(errno) => Err(errno),
@@ -117,7 +118,7 @@ pub(crate) fn measure_name(parent: &OwnedFd, name: &str) -> rustix::io::Result<U
     let mut meter = Meter::new(u64::MAX);
     meter.count(&status);
     if FileType::from_raw_mode(status.st_mode) == FileType::Directory {
-        meter.walk(open(parent, name)?, Skip::Nothing)?;
+        meter.walk(open_listing(parent, name)?, Skip::Nothing)?;
     }
     Ok(meter.usage())
 }

@@ -18,8 +18,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::exec_files::overlap::{ExecPresence, OverlapTracker};
-use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
+use crate::exec_files::recycle::{ExecPresence, OverlapTracker};
+use crate::fs::beneath::{self, PRIVATE_DIRECTORY};
+use crate::fs::erase::erase_in_staging;
 use crate::project::Project;
 use crate::tree::{LineIndexCache, NamesCache, TextMemory};
 
@@ -42,15 +43,21 @@ impl Owner {
     }
 }
 
-/// The root directory, with caches shared by all workspaces.
+/// The root directory of all workspaces.
 #[derive(Debug)]
 pub struct Workspaces {
     pub(crate) root: OwnedFd,
     path: PathBuf,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// State that all workspaces share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
     pub(crate) overlaps: OverlapTracker,
-    line_indexes: LineIndexCache,
-    text_memory: TextMemory,
-    names_cache: NamesCache,
+    pub(crate) line_indexes: LineIndexCache,
+    pub(crate) text_memory: TextMemory,
+    pub(crate) names: NamesCache,
 }
 
 /// The files of one (user, agent). Cheap to clone.
@@ -66,10 +73,7 @@ struct Inner {
     directory: OwnedFd,
     projects: OwnedFd,
     staging: OwnedFd,
-    overlaps: OverlapTracker,
-    line_indexes: LineIndexCache,
-    text_memory: TextMemory,
-    names_cache: NamesCache,
+    shared: Arc<Shared>,
 }
 
 impl Workspaces {
@@ -90,14 +94,7 @@ impl Workspaces {
             rustix::fs::fchmod(&handle, PRIVATE_DIRECTORY).map_err(to_error)?;
         }
         let path = OsString::from_vec(beneath::real_path(&handle).map_err(to_error)?).into();
-        Ok(Self {
-            root: handle,
-            path,
-            overlaps: OverlapTracker::default(),
-            line_indexes: LineIndexCache::default(),
-            text_memory: TextMemory::default(),
-            names_cache: NamesCache::default(),
-        })
+        Ok(Self { root: handle, path, shared: Arc::default() })
     }
 
     /// Opens a workspace and creates it if missing.
@@ -113,10 +110,7 @@ impl Workspaces {
         let staging =
             beneath::ensure_directory(&directory, STAGING, SEARCHABLE_DIRECTORY).map_err(to_error(STAGING.into()))?;
         let path = self.path.join(user.as_str()).join(agent.as_str());
-        let (overlaps, line_indexes) = (self.overlaps.clone(), self.line_indexes.clone());
-        let (text_memory, names_cache) = (self.text_memory.clone(), self.names_cache.clone());
-        let inner =
-            Inner { owner, path, directory, projects, staging, overlaps, line_indexes, text_memory, names_cache };
+        let inner = Inner { owner, path, directory, projects, staging, shared: Arc::clone(&self.shared) };
         Ok(Workspace { inner: Arc::new(inner) })
     }
 }
@@ -139,6 +133,13 @@ impl Workspace {
         }
     }
 
+    /// Removes a project with everything in it. None of its execs may be running. Handles of the
+    /// project lead nowhere afterwards.
+    pub fn remove_project(&self, id: &ProjectId) -> Result<(), Error> {
+        let to_error = |errno: Errno| Error::Remove { subject: format!("the project {id}"), source: errno.into() };
+        erase_in_staging(self.projects(), id.as_str(), self.staging()).map_err(to_error)
+    }
+
     pub fn owner(&self) -> Owner {
         self.inner.owner
     }
@@ -157,25 +158,17 @@ impl Workspace {
     }
 
     /// `.staging`: artifacts directories of running execs, files that are not complete yet, and
-    /// files that are being deleted. A sweep removes leftovers, but not the directory `warm_box`.
+    /// files that are being deleted. A sweep removes leftovers, but not the directory `spare`.
     pub(crate) fn staging(&self) -> &OwnedFd {
         &self.inner.staging
     }
 
-    pub(crate) fn line_indexes(&self) -> &LineIndexCache {
-        &self.inner.line_indexes
-    }
-
-    pub(crate) fn text_memory(&self) -> &TextMemory {
-        &self.inner.text_memory
-    }
-
-    pub(crate) fn names_cache(&self) -> &NamesCache {
-        &self.inner.names_cache
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.inner.shared
     }
 
     /// Registers one more exec that runs in this workspace.
     pub(crate) fn enter(&self) -> rustix::io::Result<ExecPresence> {
-        self.inner.overlaps.enter(self.staging())
+        self.inner.shared.overlaps.enter(self.staging())
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ureq::http::Uri;
 
-use crate::error::AioError;
+use super::error::AioError;
 
 /// The part of every URL before `/v1`, without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]

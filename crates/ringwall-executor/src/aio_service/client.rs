@@ -10,14 +10,12 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringwall_policy::Secret;
+use serde::Deserialize;
+use serde_json::json;
 
 use super::address::ServiceUrl;
 use super::connection::{Connection, Question, in_short, malformed};
-use super::messages::{
-    CodeRequest, CodeResult, CommandStatus, Context, ExecRequest, ExecResult, KillRequest, ListRequest, ListResult,
-    OutputRequest, OutputResult, ReadRequest, ReadResult, SessionInfo, SessionRequest, WriteRequest,
-};
-use crate::error::AioError;
+use super::error::AioError;
 
 /// Timeout of requests that the service answers at once.
 const PROMPT: Duration = Duration::from_secs(10);
@@ -101,7 +99,7 @@ impl AioService {
     pub(super) async fn open_session(&self, session_id: &str) -> Result<(), AioError> {
         let asked = "open a session";
         let question = question(asked, "/v1/bash/sessions/create", PROMPT);
-        let info: SessionInfo = self.connection.post(question, &SessionRequest { session_id }).await?;
+        let info: SessionInfo = self.connection.post(question, &json!({ "session_id": session_id })).await?;
         // A session of another name could belong to another client.
         if info.session_id == session_id { Ok(()) } else { Err(malformed(asked, "it opened another session")) }
     }
@@ -114,8 +112,10 @@ impl AioService {
         command: &str,
     ) -> Result<(), AioError> {
         let question = question(asked, "/v1/bash/exec", PROMPT + ON_THE_WAY);
-        let hard_timeout = Some(PROMPT.as_secs_f64());
-        let request = ExecRequest { session_id, command, env: BTreeMap::new(), async_mode: false, hard_timeout };
+        let request = json!({
+            "session_id": session_id, "command": command, "env": {}, "async_mode": false,
+            "hard_timeout": PROMPT.as_secs_f64(),
+        });
         let result: ExecResult = self.connection.post(question, &request).await?;
         match (result.status, result.exit_code) {
             (CommandStatus::Completed, Some(0)) => Ok(()),
@@ -132,8 +132,10 @@ impl AioService {
         hard_timeout: Option<Duration>,
     ) -> Result<String, AioError> {
         let question = question("begin the command", "/v1/bash/exec", PROMPT);
-        let hard_timeout = hard_timeout.map(|limit| limit.as_secs_f64());
-        let request = ExecRequest { session_id, command, env, async_mode: true, hard_timeout };
+        let mut request = json!({ "session_id": session_id, "command": command, "env": env, "async_mode": true });
+        if let Some(limit) = hard_timeout {
+            request["hard_timeout"] = limit.as_secs_f64().into();
+        }
         let result: ExecResult = self.connection.post(question, &request).await?;
         Ok(result.command_id)
     }
@@ -147,26 +149,23 @@ impl AioService {
         waiting: Waiting,
     ) -> Result<OutputResult, AioError> {
         let question = question("tell what the command prints", "/v1/bash/output", NEWS_WITHIN + ON_THE_WAY);
-        let request = OutputRequest {
-            session_id,
-            command_id,
-            offset: since.stdout,
-            stderr_offset: since.stderr,
-            wait: waiting == Waiting::ForNews,
-            wait_timeout: NEWS_WITHIN.as_secs_f64(),
-        };
+        let request = json!({
+            "session_id": session_id, "command_id": command_id,
+            "offset": since.stdout, "stderr_offset": since.stderr,
+            "wait": waiting == Waiting::ForNews, "wait_timeout": NEWS_WITHIN.as_secs_f64(),
+        });
         self.connection.post(question, &request).await
     }
 
     pub(super) async fn kill(&self, session_id: &str, signal: &str) -> Result<(), AioError> {
         let question = question("end the command", "/v1/bash/kill", PROMPT);
-        self.connection.order(question, &KillRequest { session_id, signal }).await
+        self.connection.order(question, &json!({ "session_id": session_id, "signal": signal })).await
     }
 
     /// Ends a session and the processes left in it.
     pub(super) async fn close_session(&self, session_id: &str) -> Result<(), AioError> {
         let path = format!("/v1/bash/sessions/{session_id}/close");
-        self.connection.order(question("close a session", path, PROMPT), &serde_json::json!({})).await
+        self.connection.order(question("close a session", path, PROMPT), &json!({})).await
     }
 
     /// Runs a piece of code in an interpreter of the service. With a context, its variables stay
@@ -182,9 +181,13 @@ impl AioService {
         // The interface takes whole seconds, at least one.
         let timeout = time_limit.as_secs().clamp(1, MAX_CODE_SECONDS);
         let question = question("run code", "/v1/code/execute", Duration::from_secs(timeout) + ON_THE_WAY);
-        let stateful = context.is_some();
-        let request =
-            CodeRequest { language: language.key(), code, timeout, cwd: directory, stateful, session_id: context };
+        let mut request = json!({
+            "language": language.key(), "code": code, "timeout": timeout, "cwd": directory,
+            "stateful": context.is_some(),
+        });
+        if let Some(context) = context {
+            request["session_id"] = context.into();
+        }
         let CodeResult { status, stdout, stderr, exit_code } = self.connection.post(question, &request).await?;
         let [stdout, stderr] = [stdout, stderr].map(Option::unwrap_or_default);
         Ok(CodeOutcome { status: in_short(&status), stdout, stderr, exit_code })
@@ -201,22 +204,100 @@ impl AioService {
             }
         };
         let question = question("write a file", "/v1/file/write", PROMPT);
-        self.connection.order(question, &WriteRequest { file, content, encoding }).await
+        self.connection.order(question, &json!({ "file": file, "content": content, "encoding": encoding })).await
     }
 
     /// The text of a file.
     pub async fn read_file(&self, file: &str) -> Result<String, AioError> {
         let question = question("read a file", "/v1/file/read", PROMPT);
-        let ReadResult { content } = self.connection.post(question, &ReadRequest { file }).await?;
+        let ReadResult { content } = self.connection.post(question, &json!({ "file": file })).await?;
         Ok(content)
     }
 
     pub(super) async fn list(&self, path: &str) -> Result<ListResult, AioError> {
-        let request = ListRequest { path, recursive: true, show_hidden: true, include_size: false, max_depth: DEEPEST };
+        let request = json!({
+            "path": path, "recursive": true, "show_hidden": true, "include_size": false, "max_depth": DEEPEST,
+        });
         self.connection.post(question("list files", "/v1/file/list", PROMPT), &request).await
     }
 }
 
 fn question(asked: &'static str, path: impl Into<String>, timeout: Duration) -> Question {
     Question { asked, path: path.into(), timeout }
+}
+
+#[derive(Debug, Deserialize)]
+struct Context {
+    home_dir: String,
+    version: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct SessionInfo {
+    session_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct ExecResult {
+    command_id: String,
+    status: CommandStatus,
+    exit_code: Option<i32>,
+    stderr: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct OutputResult {
+    #[serde(default)]
+    pub(super) stdout: String,
+    #[serde(default)]
+    pub(super) stderr: String,
+    #[serde(default)]
+    pub(super) offset: u64,
+    #[serde(default)]
+    pub(super) stderr_offset: u64,
+    pub(super) command: Option<CommandInfo>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct CommandInfo {
+    pub(super) status: CommandStatus,
+    pub(super) exit_code: Option<i32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CommandStatus {
+    Pending,
+    Running,
+    Completed,
+    TimedOut,
+    Killed,
+}
+
+#[derive(Debug, Deserialize)]
+struct CodeResult {
+    status: String,
+    stdout: Option<String>,
+    stderr: Option<String>,
+    exit_code: Option<i32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadResult {
+    content: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ListResult {
+    /// The listed directory, in which the service may have resolved links.
+    #[serde(default)]
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) files: Vec<Listed>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Listed {
+    pub(super) path: String,
+    pub(super) is_directory: bool,
 }

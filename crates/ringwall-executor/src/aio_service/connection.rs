@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringwall_policy::Secret;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use ureq::http::{HeaderValue, Response};
 use ureq::{Agent, Body};
 
 use super::address::ServiceUrl;
-use super::messages::{Complaint, Envelope};
-use crate::error::{AioError, MAX_ANSWER};
+use super::error::{AioError, MAX_ANSWER};
 use crate::tls_roots::trust;
 
 const MAX_STDERR_LEN: u64 = 64 << 10;
@@ -85,7 +85,7 @@ impl Connection {
     pub(super) async fn order(&self, question: Question, body: &impl Serialize) -> Result<(), AioError> {
         let asked = question.asked;
         let bytes = self.send(question, body).await?;
-        let envelope: Envelope<serde::de::IgnoredAny> =
+        let envelope: Envelope<IgnoredAny> =
             serde_json::from_slice(&bytes).map_err(|error| not_this(asked, &bytes, &error))?;
         envelope.done(asked)
     }
@@ -139,6 +139,53 @@ impl Connection {
     }
 }
 
+/// The envelope of every answer except that of `/v1/sandbox`.
+#[derive(Debug, Deserialize)]
+struct Envelope<T> {
+    success: Option<bool>,
+    message: Option<String>,
+    data: Option<T>,
+}
+
+impl<T> Envelope<T> {
+    fn data(self, asked: &'static str) -> Result<T, AioError> {
+        match self {
+            Self { success: Some(false), message, .. } => Err(refused(asked, message)),
+            Self { data: Some(data), .. } => Ok(data),
+            Self { data: None, .. } => Err(malformed(asked, "there are no data in it")),
+        }
+    }
+
+    fn done(self, asked: &'static str) -> Result<(), AioError> {
+        match self.success {
+            Some(false) => Err(refused(asked, self.message)),
+            Some(true) | None => Ok(()),
+        }
+    }
+}
+
+fn refused(asked: &'static str, message: Option<String>) -> AioError {
+    AioError::Refused { asked, words: in_short(&message.unwrap_or_default()) }
+}
+
+/// The body of an HTTP error, in either of two forms: `message`, or `detail` as of FastAPI.
+#[derive(Debug, Deserialize)]
+struct ErrorBody {
+    message: Option<String>,
+    detail: Option<Value>,
+}
+
+impl ErrorBody {
+    fn text(self) -> String {
+        match self {
+            Self { message: Some(message), .. } => message,
+            Self { detail: Some(Value::String(detail)), .. } => detail,
+            Self { detail: Some(detail), .. } => detail.to_string(),
+            Self { message: None, detail: None } => String::new(),
+        }
+    }
+}
+
 fn failure(question: &Question, error: ureq::Error) -> AioError {
     let asked = question.asked;
     match error {
@@ -154,8 +201,8 @@ fn complaint(answer: &mut Response<Body>) -> String {
     let mut reader = answer.body_mut().as_reader().take(MAX_STDERR_LEN);
     // An answer that breaks off is shown as far as it came.
     let _ = reader.read_to_end(&mut bytes);
-    match serde_json::from_slice::<Complaint>(&bytes) {
-        Ok(complaint) => in_short(&complaint.words()),
+    match serde_json::from_slice::<ErrorBody>(&bytes) {
+        Ok(body) => in_short(&body.text()),
         Err(_) => in_short(&String::from_utf8_lossy(&bytes)),
     }
 }
@@ -163,7 +210,7 @@ fn complaint(answer: &mut Response<Body>) -> String {
 /// Error of an answer that cannot be parsed: an envelope with `success: false` may have `data` of
 /// another form.
 fn not_this(asked: &'static str, bytes: &[u8], error: &serde_json::Error) -> AioError {
-    match serde_json::from_slice::<Envelope<serde::de::IgnoredAny>>(bytes).map(|envelope| envelope.done(asked)) {
+    match serde_json::from_slice::<Envelope<IgnoredAny>>(bytes).map(|envelope| envelope.done(asked)) {
         Ok(Err(refused)) => refused,
         Ok(Ok(())) | Err(_) => malformed(asked, &error.to_string()),
     }

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::client::{AioService, ServiceInfo};
-use super::messages::ListResult;
-use crate::error::AioError;
+use super::client::{AioService, ListResult, ServiceInfo};
+use super::error::AioError;
 
 const OURS: &str = "ringwall";
 const MAX_NAME_LEN: usize = 1024;

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 
-use super::client::{AioService, Offsets, Waiting};
+use super::client::{AioService, CommandInfo, CommandStatus, Offsets, OutputResult, Waiting};
 use super::connection::malformed;
-use super::messages::{CommandInfo, CommandStatus, OutputResult};
-use crate::error::AioError;
+use super::error::AioError;
 
 /// How long a service may be unreachable before its command is given up.
 const AWAY: Duration = Duration::from_secs(15);

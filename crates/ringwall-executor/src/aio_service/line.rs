@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::error::AioError;
+use super::error::AioError;
 
 /// Enters the directory and executes the command. stdin is a file that is deleted when it is open,
 /// or `/dev/null`.

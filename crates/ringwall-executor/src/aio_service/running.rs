@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 
 use super::client::AioService;
 use super::directory::{self, ServiceDirectory};
+use super::error::AioError;
 use super::follow::End;
-use super::protections;
-use super::start::OnCreated;
-use crate::error::{AioError, Error};
+use super::start::{OnCreated, of_a_service};
+use crate::error::Error;
 use crate::running::{BoxControl, BoxExit, Ending, RunningBox, Streams, Usage};
 
 /// How long a command may take to end after SIGKILL.
@@ -112,7 +112,7 @@ impl Guard {
         RunningBox {
             streams,
             proxy_socket: None,
-            protections: protections::of_a_service(),
+            protections: of_a_service(),
             control: Arc::clone(&self.control) as Arc<dyn BoxControl>,
             exit: self.follow(started_at, on_created).boxed(),
             started_at,

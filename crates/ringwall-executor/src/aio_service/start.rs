@@ -9,16 +9,19 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use ringwall_policy::Grant;
+use ringwall_jail::report::{Protection, ProtectionName};
+use ringwall_policy::{Grant, PathControl, Root, Workspace};
 use tokio::net::unix::pipe;
 
 use super::client::AioService;
 use super::directory::ServiceDirectory;
+use super::error::AioError;
 use super::follow::{Printing, follow};
 use super::line;
-use super::protections;
 use super::running::{Guard, SIGKILL, ServiceControl};
-use crate::error::{AioError, Error};
+use crate::backend;
+use crate::error::Error;
+use crate::protection::protection_of;
 use crate::running::{GRACE, RunningBox, Streams, time_limit};
 
 /// Limit of all steps before the command, including its files.
@@ -59,7 +62,7 @@ impl AioService {
         work: ServiceWork,
         on_created: OnCreated,
     ) -> Result<RunningBox, Error> {
-        protections::check(&grant)?;
+        check(&grant)?;
         let place = format!("ringwall-{exec_id}");
         let started = match tokio::time::timeout(PREPARED_WITHIN, self.prepare(&place, &work)).await {
             Ok(Ok(directory)) => self.hand_over(&grant, &place, directory, &work.input, on_created).await,
@@ -139,4 +142,35 @@ fn pipes() -> std::io::Result<(Streams, Printing)> {
     let sender = |writer: std::io::PipeWriter| pipe::Sender::from_owned_fd(OwnedFd::from(writer));
     let streams = Streams::of_pipes(stdin.into(), stdout.into(), stderr.into());
     Ok((streams, Printing { stdout: sender(to_stdout)?, stderr: sender(to_stderr)? }))
+}
+
+const WHY: &str = "the isolation is the AIO service's own, and nothing of it is known here";
+
+/// All are reported as not available.
+pub(super) fn of_a_service() -> Vec<Protection> {
+    ProtectionName::ALL.into_iter().map(|name| Protection::not_available(name, WHY)).collect()
+}
+
+/// Refuses a grant that the service cannot keep: it takes a command and a session's files only.
+fn check(grant: &Grant) -> Result<(), Error> {
+    if let Some(requirement) = grant.effective().require.first() {
+        let name = protection_of(*requirement);
+        return Err(Error::ProtectionMissing { backend: backend::AIO, name, why: WHY.to_owned() });
+    }
+    let lacking = match (grant.root(), grant.workspace()) {
+        (Root::Image(_) | Root::Docker(_), _) => Some("an image"),
+        (Root::Host, Workspace::Directory(_) | Workspace::Project(_) | Workspace::Agent(_)) => {
+            Some("a workspace that is not a session's")
+        }
+        (Root::Host, Workspace::Session(mounts)) => match &mounts.control {
+            PathControl::On(access) if !access.mounts.is_empty() => Some("paths of this host"),
+            PathControl::On(_) | PathControl::Off(_) => None,
+        },
+        (Root::Host, Workspace::Private) => None,
+    };
+    match lacking {
+        Some(what) => Err(AioError::NotForService(what).into()),
+        None if !grant.read_only().is_empty() => Err(AioError::NotForService("directories of this host").into()),
+        None => Ok(()),
+    }
 }

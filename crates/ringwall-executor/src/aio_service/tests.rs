@@ -17,8 +17,9 @@ use tempfile::TempDir;
 
 use super::client::{AioService, CodeLanguage};
 use super::connection::{Connection, Question};
+use super::error::AioError;
 use super::start::{OnCreated, ServiceFile, ServiceWork};
-use crate::error::{AioError, Error};
+use crate::error::Error;
 use crate::running::{Ending, RunningBox};
 use crate::{ProtectionName, ProtectionState};
 

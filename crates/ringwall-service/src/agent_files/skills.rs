@@ -12,7 +12,7 @@ use ringwall_workspace::{ArchiveLimits, LayeredSkill, SkillName, SkillSummary, S
 use crate::auth::principal::Principal;
 use crate::blocking::{self, detached};
 use crate::disk::{DiskReservation, MIB};
-use crate::error::Error;
+use crate::error::{Error, causes};
 use crate::service::Service;
 
 use super::open::{Address, Agent};
@@ -160,10 +160,12 @@ impl Service {
         let id = agent.agent.clone();
         let (baselines, disk) = (self.inner.baselines.clone(), self.disk_of(&agent));
         detached(move || {
-            let deleted = baselines.delete(&id, &agent.tree, &skill)?;
+            let removed = baselines.delete(&id, &agent.tree, &skill)?;
             drop(writing);
             // Erasing needs no lock, because no path leads to it any more.
-            drop(deleted);
+            if let Err(error) = removed.erase() {
+                tracing::warn!(error = %causes(&error), "could not erase a deleted skill");
+            }
             disk.shrink();
             Ok(())
         })

@@ -72,7 +72,7 @@ impl RunningAction {
         let taken = blocking::in_place(|| {
             let session = workspace.session(&self.session.session_id)?;
             session.create_directories()?;
-            Ok(session.names(MAX_NAMES)?)
+            Ok(session.tree().names(MAX_NAMES)?)
         })
         .await?;
         let path = match taken {

@@ -6,36 +6,34 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use ringwall_ids::random_digits;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::baselines::snapshot::{BaselineFile, Version};
 use crate::error::Error;
-use crate::fs::durable::{Batch, TEMP_PREFIX};
-use crate::fs::erase::erase;
-use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
+use crate::fs::beneath;
+use crate::fs::durable::{Batch, TempDirectory};
 use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
 use crate::workspaces::{Owner, Workspace};
 
 /// A directory in `.staging` for copies, and for files that are checked before they are deleted.
-/// Dropping it deletes the directory.
 #[derive(Debug)]
 pub(crate) struct CheckoutDir {
-    workspace: Workspace,
-    name: String,
-    pub(crate) handle: OwnedFd,
+    owner: Owner,
+    directory: TempDirectory,
     count: u64,
     batch: Batch,
 }
 
 impl CheckoutDir {
     pub(crate) fn new(workspace: &Workspace) -> Result<Self, Error> {
-        let name = format!("{TEMP_PREFIX}{}", random_digits::<16>()?);
-        let handle = beneath::ensure_directory(workspace.staging(), &name, PRIVATE_DIRECTORY);
-        let handle = handle.map_err(|errno| Error::Stage(errno.into()))?;
-        Ok(Self { workspace: workspace.clone(), name, handle, count: 0, batch: Batch::default() })
+        let directory = TempDirectory::create(workspace.staging())?;
+        Ok(Self { owner: workspace.owner(), directory, count: 0, batch: Batch::default() })
+    }
+
+    pub(crate) fn handle(&self) -> &OwnedFd {
+        &self.directory.handle
     }
 
     /// Returns an unused name in this directory.
@@ -47,33 +45,24 @@ impl CheckoutDir {
     /// Copies a file and returns the name of the copy.
     pub(crate) fn copy(&mut self, version: &Version, path: &RelativePath, file: &BaselineFile) -> io::Result<String> {
         let name = self.unused_name();
-        let target = beneath::create_file(&self.handle, name.as_str())?;
-        copy(version, path, file, &target, self.workspace.owner())?;
+        let target = beneath::create_file(self.handle(), name.as_str())?;
+        copy(version, path, file, &target, self.owner)?;
         self.batch.add(&target)?;
         Ok(name)
     }
 
     /// Copies a whole skill and returns the name of the copy.
     pub(crate) fn copy_skill(&mut self, version: &Version) -> io::Result<String> {
-        let (name, owner) = (self.unused_name(), self.workspace.owner());
-        let directory = beneath::ensure_directory(&self.handle, name.as_str(), READABLE_DIRECTORY)?;
+        let (name, owner) = (self.unused_name(), self.owner);
+        let directory = beneath::ensure_directory(self.handle(), name.as_str(), READABLE_DIRECTORY)?;
         add_missing_files(version, &directory, owner, &mut self.batch)?;
-        if owner != Owner::server() {
-            beneath::set_owner(&directory, owner.uid, owner.gid)?;
-        }
+        beneath::set_owner_of_new(&directory, owner)?;
         Ok(name)
     }
 
     /// Syncs all copies to disk.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
-        self.batch.sync(&self.handle)
-    }
-}
-
-impl Drop for CheckoutDir {
-    fn drop(&mut self) {
-        // After an error the next start of the server removes it.
-        let _ = erase(self.workspace.staging(), &self.name);
+        self.batch.sync(&self.directory.handle)
     }
 }
 
@@ -83,7 +72,7 @@ pub(crate) fn add_missing_files(version: &Version, into: &OwnedFd, owner: Owner,
         let (parent, name) = path.split();
         let parent = match parent {
             None => into.try_clone()?,
-            Some(parent) => match ensure_parents(into, parent, owner) {
+            Some(parent) => match beneath::ensure_directories(into, parent, READABLE_DIRECTORY, owner) {
                 Err(Errno::NOTDIR | Errno::LOOP) => continue,
                 outcome => outcome?,
             },
@@ -100,25 +89,6 @@ pub(crate) fn add_missing_files(version: &Version, into: &OwnedFd, owner: Owner,
     Ok(())
 }
 
-/// Opens a directory and creates its missing parts for `owner`.
-pub(crate) fn ensure_parents(top: &OwnedFd, path: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
-    let mut handle: Option<OwnedFd> = None;
-    for name in path.split('/') {
-        let parent = handle.as_ref().unwrap_or(top);
-        handle = Some(match beneath::open_directory(parent, name) {
-            Err(Errno::NOENT) => {
-                let created = beneath::ensure_directory(parent, name, READABLE_DIRECTORY)?;
-                if owner != Owner::server() {
-                    beneath::set_owner(&created, owner.uid, owner.gid)?;
-                }
-                created
-            }
-            outcome => outcome?,
-        });
-    }
-    handle.ok_or(Errno::INVAL)
-}
-
 fn copy(
     version: &Version,
     path: &RelativePath,
@@ -132,8 +102,6 @@ fn copy(
         io::copy(&mut source, &mut target)?;
     }
     rustix::fs::fchmod(target, Mode::from_raw_mode(file.mode))?;
-    if owner != Owner::server() {
-        beneath::set_owner(target, owner.uid, owner.gid)?;
-    }
+    beneath::set_owner_of_new(target, owner)?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::baselines::blob::Blob;
+use crate::baselines::snapshot::Blob;
 use crate::error::Error;
 use crate::fs::durable::{read_document, write_document};
 use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};

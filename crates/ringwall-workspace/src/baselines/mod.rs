@@ -13,25 +13,14 @@
 //! <workspace>/.baseline/index.json           the index of the workspace
 //! ```
 //!
-//! Reading order: `snapshot`, `store`, `publish`, `retire`, `index`, `rule`, `sync`.
-
-mod blob;
-mod snapshot;
-
-mod publish;
-mod retire;
-mod store;
-
-mod index;
-mod rule;
+//! Reading order: `snapshot`, `store`, `index`, `sync`, `new_skills`, `layers`.
 
 mod checkout;
-#[cfg(test)]
-mod fixture;
-mod growth;
-mod install;
+mod index;
 mod layers;
 mod new_skills;
+mod snapshot;
+mod store;
 mod sync;
 
 pub use layers::{Layer, LayeredSkill, Update};

@@ -12,10 +12,9 @@ use rustix::io::Errno;
 
 use crate::baselines::checkout::CheckoutDir;
 use crate::baselines::index::Index;
-use crate::baselines::rule::Action;
 use crate::baselines::snapshot::{Snapshot, Version};
 use crate::baselines::store::{Baselines, LastSync};
-use crate::baselines::sync::{Step, record_intent, record_result};
+use crate::baselines::sync::{Action, Step, record_intent, record_result};
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::skills::SkillName;
@@ -30,7 +29,7 @@ impl Baselines {
         if index.generation != snapshot.generation {
             add_new_skills(tree, &snapshot, &mut index)?;
         }
-        let mut last_syncs = self.last_syncs();
+        let mut last_syncs = self.last_syncs.lock();
         let last_sync = last_syncs.get(tree.workspace().path());
         // The first of several publications determines when the wait began, so that frequent
         // publications do not extend it.
@@ -65,7 +64,7 @@ fn add_new_skills(tree: &Tree, snapshot: &Snapshot, index: &mut Index) -> Result
     }
     checkout_dir.sync().map_err(to_error)?;
     for (skill, version, copy) in copies {
-        match rustix::fs::renameat_with(&checkout_dir.handle, copy, skills, skill.as_str(), RenameFlags::NOREPLACE) {
+        match rustix::fs::renameat_with(checkout_dir.handle(), copy, skills, skill.as_str(), RenameFlags::NOREPLACE) {
             Ok(()) => {
                 record_result(&steps(skill, version), snapshot, index);
                 index.skills.entry(skill.clone()).or_default().version = version.number;
@@ -87,7 +86,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
-    use crate::baselines::fixture::{Fixture, agent, contents, list, owner, texts};
+    use crate::baselines::sync::tests::fixture::{Fixture, agent, contents, list, owner, texts};
     use crate::baselines::{Layer, SyncState, Update};
 
     #[test]

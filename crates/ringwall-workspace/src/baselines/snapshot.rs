@@ -2,12 +2,14 @@
 //! in use.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::baselines::blob::Blob;
+use crate::fs::read::read_digest;
 use crate::relative_path::RelativePath;
 use crate::skills::SkillName;
 
@@ -41,4 +43,19 @@ pub(crate) struct BaselineFile {
 pub(crate) struct Current {
     pub(crate) generation: u64,
     pub(crate) skills: BTreeMap<SkillName, u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Blob {
+    pub(crate) size: u64,
+    pub(crate) sha256: String,
+}
+
+impl Blob {
+    /// Reads up to `max_size` + 1 bytes: a longer file differs from every blob that the caller
+    /// compares it with.
+    pub(crate) fn of(file: &File, max_size: u64) -> io::Result<Self> {
+        let (size, sha256) = read_digest(file.take(max_size.saturating_add(1)))?;
+        Ok(Self { size, sha256 })
+    }
 }

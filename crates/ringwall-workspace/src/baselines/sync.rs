@@ -1,4 +1,4 @@
-//! Updates a workspace to its agent's baselines, path by path, as decided by [`rule`](super::rule).
+//! Updates a workspace to its agent's baselines, path by path, as decided by [`decide`].
 //!
 //! Boxes may run and change files at any time. Therefore an addition never replaces anything, and a
 //! file that is to be replaced or removed is first moved to where no box can reach, checked again,
@@ -17,17 +17,18 @@ use ringwall_ids::AgentId;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::baselines::blob::Blob;
-use crate::baselines::checkout::{CheckoutDir, ensure_parents};
+use crate::baselines::checkout::CheckoutDir;
 use crate::baselines::index::{Index, IndexedFile, IndexedSkill, Presence, State};
-use crate::baselines::rule::{Action, IndexEntry, LocalFile, NewVersion, decide};
-use crate::baselines::snapshot::{BaselineFile, Snapshot, Version};
+use crate::baselines::snapshot::{BaselineFile, Blob, Snapshot, Version};
 use crate::baselines::store::{Baselines, LastSync};
 use crate::error::Error;
 use crate::fs::beneath;
+use crate::fs::read::file_size;
+use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
 use crate::skills::SkillName;
 use crate::tree::{Section, Tree};
+use crate::usage::Usage;
 use crate::workspaces::Workspace;
 
 /// The action for one path.
@@ -55,7 +56,7 @@ impl Baselines {
         if generation == 0 {
             return Ok(SyncState::UpToDate);
         }
-        let last_sync = self.last_syncs().get(workspace.path()).copied();
+        let last_sync = self.last_syncs.lock().get(workspace.path()).copied();
         Ok(match last_sync.filter(|last_sync| last_sync.generation == generation) {
             // The workspace was removed and created again since its last sync.
             Some(_) if !Index::is_there(workspace) => SyncState::Outdated,
@@ -74,10 +75,28 @@ impl Baselines {
             update_workspace(tree, &snapshot, &mut index)?;
         }
         let last_sync = LastSync { generation: snapshot.generation, pending_since: None };
-        self.last_syncs().insert(tree.workspace().path().to_owned(), last_sync);
+        self.last_syncs.lock().insert(tree.workspace().path().to_owned(), last_sync);
         drop(snapshot);
         self.remove_retired();
         Ok(())
+    }
+
+    /// The size of the new versions less that of the workspace's versions. Ignores directories and
+    /// the user's changes; meant for a quota check.
+    pub fn growth(&self, agent: &AgentId, workspace: &Workspace) -> Result<Usage, Error> {
+        let snapshot = self.snapshot(agent)?;
+        let index = Index::load(workspace)?;
+        let (mut new, mut old) = (Usage::default(), Usage::default());
+        for (skill, version) in &snapshot.skills {
+            let indexed = index.skills.get(skill);
+            if indexed.is_some_and(|own| own.version == version.number || own.presence == Presence::Deleted) {
+                continue;
+            }
+            new = version.files.values().fold(new, |sum, file| sum.plus(Usage::of_file(file.blob.size)));
+            let known = indexed.into_iter().flat_map(|own| own.files.values()).filter_map(|file| file.known.last());
+            old = known.fold(old, |sum, blob| sum.plus(Usage::of_file(blob.size)));
+        }
+        Ok(Usage { bytes: new.bytes.saturating_sub(old.bytes), files: new.files.saturating_sub(old.files) })
     }
 }
 
@@ -165,7 +184,7 @@ fn plan_skill(
 /// Compares contents, because times can be set and are coarse.
 fn look(directory: &OwnedFd, path: &str, known: &[Blob], target: Option<&BaselineFile>) -> std::io::Result<LocalFile> {
     let (file, size) = match beneath::open_regular(directory, path) {
-        Ok(Some((file, status))) => (file, u64::try_from(status.st_size).unwrap_or(u64::MAX)),
+        Ok(Some((file, status))) => (file, file_size(&status)),
         Err(Errno::NOENT) => return Ok(LocalFile::Absent),
         // A symlink, a directory, a file in place of a parent directory, or an unreadable file.
         Ok(None) | Err(Errno::NOTDIR | Errno::ACCESS | Errno::PERM) => return Ok(LocalFile::Own),
@@ -268,14 +287,15 @@ impl Applier<'_> {
 
     fn add(&mut self, parent: &str, name: &str, copy: &str) -> rustix::io::Result<()> {
         let skills = &self.tree.section(Section::Skills).handle;
-        let parent = ensure_parents(skills, parent, self.tree.workspace().owner())?;
-        rustix::fs::renameat_with(&self.checkout_dir.handle, copy, parent, name, RenameFlags::NOREPLACE)
+        let owner = self.tree.workspace().owner();
+        let parent = beneath::ensure_directories(skills, parent, READABLE_DIRECTORY, owner)?;
+        rustix::fs::renameat_with(self.checkout_dir.handle(), copy, parent, name, RenameFlags::NOREPLACE)
     }
 
     fn replace(&mut self, parent: &str, name: &str, copy: &str, known: &[Blob]) -> rustix::io::Result<()> {
         let parent = beneath::open_directory(self.tree.section(Section::Skills), parent)?;
         let exchange =
-            || rustix::fs::renameat_with(&self.checkout_dir.handle, copy, &parent, name, RenameFlags::EXCHANGE);
+            || rustix::fs::renameat_with(self.checkout_dir.handle(), copy, &parent, name, RenameFlags::EXCHANGE);
         exchange()?;
         if self.is_copy(copy, known) { Ok(()) } else { exchange() }
     }
@@ -284,9 +304,15 @@ impl Applier<'_> {
         let skills = self.tree.section(Section::Skills);
         let directory = beneath::open_directory(skills, parent)?;
         let out = self.checkout_dir.unused_name();
-        rustix::fs::renameat_with(&directory, name, &self.checkout_dir.handle, out.as_str(), RenameFlags::NOREPLACE)?;
+        rustix::fs::renameat_with(&directory, name, self.checkout_dir.handle(), out.as_str(), RenameFlags::NOREPLACE)?;
         if !self.is_copy(&out, known) {
-            return rustix::fs::renameat_with(&self.checkout_dir.handle, out, &directory, name, RenameFlags::NOREPLACE);
+            return rustix::fs::renameat_with(
+                self.checkout_dir.handle(),
+                out,
+                &directory,
+                name,
+                RenameFlags::NOREPLACE,
+            );
         }
         remove_empty(skills, parent);
         Ok(())
@@ -294,7 +320,7 @@ impl Applier<'_> {
 
     /// Checks a file that was moved out of the boxes' reach.
     fn is_copy(&self, name: &str, known: &[Blob]) -> bool {
-        is_as_copied(&self.checkout_dir.handle, name, known)
+        is_as_copied(self.checkout_dir.handle(), name, known)
     }
 }
 
@@ -312,6 +338,65 @@ fn remove_empty(skills: impl AsFd, path: &str) {
     }
 }
 
+/// The entry of a path in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexEntry {
+    /// The baseline never had this path here.
+    Unknown,
+    /// The path was handled by a complete sync.
+    Settled,
+    /// A sync that intended to add, change or remove it was interrupted.
+    Unsettled,
+}
+
+/// The file at the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalFile {
+    Absent,
+    /// Equal to the new version.
+    UpToDate,
+    /// Equal to a copy of an earlier version.
+    Copy,
+    /// The user's own.
+    Own,
+}
+
+/// The path in the new version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewVersion {
+    File,
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Add,
+    Replace,
+    Remove,
+    /// Leave the file as it is and record the path as one of the baseline.
+    Remember,
+    /// Leave the file as it is and drop the path from the index.
+    Forget,
+}
+
+/// Decides what a sync does with one path of a skill. A file that the user changed stays, and one that
+/// the user deleted stays deleted. Everything else follows the baseline.
+pub(crate) fn decide(recorded: IndexEntry, local: LocalFile, new: NewVersion) -> Action {
+    match (new, local, recorded) {
+        (NewVersion::File, LocalFile::Absent, IndexEntry::Unknown | IndexEntry::Unsettled) => Action::Add,
+        (NewVersion::File, LocalFile::Copy, _) => Action::Replace,
+        // Deleted by the user, up to date, or the user's own. It is recorded, so that the
+        // baseline's file does not come back when the user deletes the own one.
+        (NewVersion::File, LocalFile::Absent | LocalFile::UpToDate | LocalFile::Own, _) => Action::Remember,
+        (NewVersion::Nothing, LocalFile::Copy | LocalFile::UpToDate, IndexEntry::Settled | IndexEntry::Unsettled) => {
+            Action::Remove
+        }
+        // Stays recorded, so that the user's deletion still counts if a later version has the path
+        // again.
+        (NewVersion::Nothing, LocalFile::Absent, IndexEntry::Settled) => Action::Remember,
+        (NewVersion::Nothing, _, _) => Action::Forget,
+    }
+}
+
 #[cfg(test)]
-#[path = "sync_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! Reads what an exec left: the list of files, one file, or a part of its output.
+//! Reads what an exec left (the list of files, one file, or a part of its output) and removes it.
 //!
 //! The server wrote these files, but paths come from clients, so they are looked up without
 //! following symlinks and only regular files are opened. Files of a running exec can be read as far
@@ -17,8 +17,9 @@ use crate::exec_files::begin;
 use crate::exec_files::finish::{ArtifactFile, MANIFEST, META, Manifest};
 use crate::exec_files::output::{Stream, read_part};
 use crate::fs::beneath;
-use crate::fs::copy::digest;
+use crate::fs::erase::{erase, erase_in_staging};
 use crate::fs::listing::{MAX_NAMES, Walk};
+use crate::fs::read::{file_size, read_digest};
 use crate::project::Project;
 use crate::relative_path::RelativePath;
 
@@ -59,10 +60,10 @@ impl Project {
     pub fn open_artifact(&self, exec: &ExecId, path: &RelativePath) -> Result<Artifact, Error> {
         let directory = self.open_exec_dir(exec)?;
         match beneath::open_regular(&directory, path.as_str()) {
-            Ok(Some((_, status))) if is_unwritten(path, status.st_size) => {
+            Ok(Some((_, status))) if is_unwritten(path, file_size(&status)) => {
                 Err(Error::ArtifactMissing { exec: exec.clone(), path: path.clone() })
             }
-            Ok(Some((file, status))) => Ok(Artifact { file, size: size_of(status.st_size) }),
+            Ok(Some((file, status))) => Ok(Artifact { size: file_size(&status), file }),
             Ok(None) => Err(Error::ArtifactIrregular { exec: exec.clone(), path: path.clone() }),
             Err(Errno::NOENT | Errno::NOTDIR) => Err(Error::ArtifactMissing { exec: exec.clone(), path: path.clone() }),
             Err(errno) => Err(Error::OpenArtifact { exec: exec.clone(), path: path.clone(), source: errno.into() }),
@@ -78,6 +79,15 @@ impl Project {
             source,
         })?;
         Ok(OutputPart { bytes, total: size })
+    }
+
+    /// Removes the files of an ended exec. Succeeds if there are none.
+    pub fn remove_artifacts(&self, exec: &ExecId) -> Result<(), Error> {
+        let to_error = |errno: Errno| Error::Remove { subject: format!("the files of {exec}"), source: errno.into() };
+        erase_in_staging(self.artifacts_root(), exec.as_str(), self.staging()).map_err(to_error)?;
+        // Files of an exec that was never collected or never recorded.
+        erase(self.staging(), exec.as_str()).map_err(to_error)?;
+        erase(self.staging(), &begin::output_name(exec)).map_err(to_error)
     }
 
     fn open_exec_dir(&self, exec: &ExecId) -> Result<OwnedFd, Error> {
@@ -115,7 +125,12 @@ fn list_directory(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
             FileType::Directory => {
                 walk.enter(beneath::open_directory(directory, path.as_str())?, &entry.path)?;
             }
-            FileType::RegularFile if path.as_str() != MANIFEST => files.extend(digest(directory, &path)?),
+            FileType::RegularFile if path.as_str() != MANIFEST => {
+                if let Some((file, _)) = beneath::open_regular(directory, path.as_str())? {
+                    let (size, hash) = read_digest(file)?;
+                    files.push(ArtifactFile { path, size, hash });
+                }
+            }
             _ => {}
         }
     }
@@ -126,10 +141,6 @@ fn list_directory(directory: &OwnedFd) -> io::Result<Vec<ArtifactFile>> {
 
 /// True if the file is `meta.json` or `manifest.json` and empty: created before the exec ran and
 /// not written yet, or emptied by a power cut.
-fn is_unwritten<S: Default + PartialEq>(path: &RelativePath, size: S) -> bool {
-    size == S::default() && [META, MANIFEST].contains(&path.as_str())
-}
-
-fn size_of(size: i64) -> u64 {
-    u64::try_from(size).unwrap_or(0)
+fn is_unwritten(path: &RelativePath, size: u64) -> bool {
+    size == 0 && [META, MANIFEST].contains(&path.as_str())
 }

@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::exec_files::finish::{MANIFEST, META};
 use crate::exec_files::output::{OutputFile, Stream};
-use crate::exec_files::overlap::ExecPresence;
-use crate::exec_files::recycle;
+use crate::exec_files::recycle::{self, ExecPresence};
+use crate::fs::beneath;
+use crate::fs::beneath::PRIVATE_DIRECTORY;
 use crate::fs::erase::erase;
-use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
 use crate::project::{Directory, Project};
 use crate::workspaces::STAGING;
 

@@ -8,28 +8,35 @@
 //! A file that exceeds the limit is skipped completely, not truncated. Empty directories are not
 //! kept.
 
-use std::io;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-use ringwall_ids::quote;
+use ringwall_ids::{hexadecimal, quote};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::exec_files::begin::{ArtifactsDir, ExecFiles};
 use crate::exec_files::finish::{ArtifactFile, MANIFEST, META};
 use crate::exec_files::output::Stream;
-use crate::exec_files::overlap::Overlap;
-use crate::exec_files::skipped::{SkipReason, Skipped, SkippedList};
-use crate::exec_files::{recycle, recycle::Recycling};
-use crate::fs::beneath;
-use crate::fs::copy::Copier;
+use crate::exec_files::recycle::{self, Overlap, Recycling};
+use crate::fs::beneath::{self, PRIVATE_DIRECTORY};
 use crate::fs::erase::erase;
 use crate::fs::listing::{MAX_NAMES, Walk};
-use crate::relative_path::RelativePath;
+use crate::fs::read::{CHUNK, file_size};
+use crate::relative_path::{PathProblem, RelativePath};
+use crate::workspaces::Owner;
 
 /// Limit for the sum of all paths, so that a list of files cannot be larger than the files.
 const MAX_PATHS_BYTES: usize = 4 * 1024 * 1024;
+
+/// Skipped files beyond this number are only counted.
+const MAX_NAMED: usize = 100;
+const MAX_SHOWN_CHARS: usize = 1024;
 
 /// The exceeded limit. If both were exceeded, the greater value is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -211,4 +218,172 @@ fn accept(path: &[u8], kind: FileType) -> Result<RelativePath, SkipReason> {
     let path = RelativePath::from_listing(path).map_err(SkipReason::Name)?;
     let reserved = [Stream::Stdout.file_name(), Stream::Stderr.file_name(), META, MANIFEST];
     if reserved.contains(&path.as_str()) { Err(SkipReason::ReservedName) } else { Ok(path) }
+}
+
+/// Copies files of a box to the server's directory, up to a total size, and hashes them.
+///
+/// A file is not moved, because another box of the same project may hold a descriptor of it, received
+/// over a socket in `work`, and could modify it after it was hashed. A copy also drops owner, mode,
+/// hard links, holes and extended attributes.
+struct Copier<'a> {
+    from: &'a OwnedFd,
+    to: &'a OwnedFd,
+    /// Files of other owners are skipped.
+    uid: u32,
+    /// Bytes that may still be copied.
+    room: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Copier<'a> {
+    fn new(from: &'a OwnedFd, to: &'a OwnedFd, uid: u32, room: u64) -> Self {
+        Self { from, to, uid, room, buffer: vec![0; CHUNK] }
+    }
+
+    /// Copies a regular file or returns why it was skipped. Write errors are errors of the server's
+    /// disk; read errors may be caused by the box and skip the file.
+    fn copy(&mut self, path: &RelativePath) -> io::Result<Result<ArtifactFile, SkipReason>> {
+        let (source, status) = match beneath::open_regular(self.from, path.as_str()) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Ok(Err(SkipReason::Changed)),
+            Err(_) => return Ok(Err(SkipReason::Unreadable)),
+        };
+        if status.st_uid != self.uid {
+            return Ok(Err(SkipReason::ForeignOwner));
+        }
+        // Checked before reading: a sparse file can be larger than any disk.
+        let size = file_size(&status);
+        if size > self.room {
+            return Ok(Err(SkipReason::OverBytes));
+        }
+        let mut target = match self.create(path) {
+            // Happens on a case-insensitive file system, if the name equals another name of the box
+            // or, like `STDOUT.TXT`, a file of the server.
+            Err(Errno::EXIST) => return Ok(Err(SkipReason::ReservedName)),
+            outcome => outcome?,
+        };
+        let mut hash = Sha256::new();
+        let mut copied = 0;
+        // Reads no more than the size at the check, because the file may still grow.
+        let mut source = source.take(size);
+        loop {
+            let count = match source.read(&mut self.buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => {
+                    rustix::fs::unlinkat(self.to, path.as_str(), AtFlags::empty())?;
+                    return Ok(Err(SkipReason::Unreadable));
+                }
+            };
+            let bytes = &self.buffer[..count];
+            target.write_all(bytes)?;
+            hash.update(bytes);
+            copied += count as u64;
+        }
+        self.room -= copied;
+        Ok(Ok(ArtifactFile { path: path.clone(), size: copied, hash: hexadecimal(&hash.finalize()) }))
+    }
+
+    /// Creates a file and the directories on its path.
+    fn create(&self, path: &RelativePath) -> rustix::io::Result<File> {
+        match beneath::create_file(self.to, path.as_str()) {
+            Err(Errno::NOENT) => {}
+            outcome => return outcome,
+        }
+        let (Some(parent), name) = path.split() else { return Err(Errno::NOENT) };
+        let parent = beneath::ensure_directories(self.to, parent, PRIVATE_DIRECTORY, Owner::server())?;
+        beneath::create_file(parent, name)
+    }
+}
+
+/// A file that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// For display: escaped if it is not UTF-8, and truncated after 1,024 characters.
+    pub path: String,
+    pub reason: SkipReason,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    SymbolicLink,
+    Fifo,
+    Socket,
+    Device,
+    /// One of the four names that the server uses.
+    ReservedName,
+    /// No request could name this path.
+    Name(PathProblem),
+    /// It belongs to another user, so the box did not write it.
+    ForeignOwner,
+    /// The file exceeds the total size that the policy allows.
+    OverBytes,
+    /// More names than the limit.
+    OverNames,
+    /// Its type changed during the collection.
+    Changed,
+    Unreadable,
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::SymbolicLink => "is a symbolic link",
+            Self::Fifo => "is a FIFO",
+            Self::Socket => "is a socket",
+            Self::Device => "is a device",
+            Self::ReservedName => "has a name that the server uses",
+            Self::Name(problem) => return problem.fmt(formatter),
+            Self::ForeignOwner => "belongs to another user",
+            Self::OverBytes => "exceeds the size limit of artifacts",
+            Self::OverNames => "exceeds the limit of names",
+            Self::Changed => "changed during the collection",
+            Self::Unreadable => "could not be read",
+        };
+        formatter.write_str(text)
+    }
+}
+
+/// The skipped files while they are collected.
+#[derive(Debug, Default)]
+struct SkippedList {
+    named: Vec<Skipped>,
+    total: u64,
+}
+
+impl SkippedList {
+    /// Adds `count` files with the same reason as one entry.
+    fn add(&mut self, path: &[u8], reason: SkipReason, count: u64) {
+        self.total += count;
+        if self.named.len() < MAX_NAMED {
+            self.named.push(Skipped { path: show(path), reason });
+        }
+    }
+}
+
+fn show(path: &[u8]) -> String {
+    match std::str::from_utf8(path) {
+        Ok(text) => text.chars().take(MAX_SHOWN_CHARS).collect(),
+        Err(_) => path.escape_ascii().map(char::from).take(MAX_SHOWN_CHARS).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_files_beyond_limit_are_only_counted() {
+        let mut list = SkippedList::default();
+        for _ in 0..1000 {
+            list.add(b"bad\xff\n", SkipReason::Name(PathProblem::NotUnicode), 1);
+        }
+        list.add(b"d", SkipReason::OverNames, 5);
+        assert_eq!((list.named.len(), list.total), (MAX_NAMED, 1005));
+        assert_eq!(list.named[0].path, "bad\\xff\\n");
+        let json = serde_json::to_string(&list.named[0]).unwrap();
+        assert_eq!(json, r#"{"path":"bad\\xff\\n","reason":{"name":"not_unicode"}}"#);
+    }
 }

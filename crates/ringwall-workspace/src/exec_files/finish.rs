@@ -16,12 +16,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
+use crate::exec_files::begin;
+use crate::exec_files::begin::{ArtifactsDir, DescriptionFiles};
 use crate::exec_files::collect::Collected;
 use crate::exec_files::output::{OutputFile, Stream};
-use crate::exec_files::{
-    begin,
-    begin::{ArtifactsDir, DescriptionFiles},
-};
 use crate::fs::beneath;
 use crate::relative_path::RelativePath;
 

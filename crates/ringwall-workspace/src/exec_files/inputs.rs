@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::os::fd::OwnedFd;
 
 use ringwall_ids::{ExecId, quote};
 use rustix::fs::{AtFlags, FileType, Mode};
@@ -17,6 +16,7 @@ use crate::error::Error;
 use crate::fs::beneath;
 use crate::project::{Project, READABLE_DIRECTORY};
 use crate::relative_path::RelativePath;
+use crate::workspaces::Owner;
 
 const READABLE_FILE: Mode = Mode::from_raw_mode(0o644);
 
@@ -83,23 +83,13 @@ impl Project {
         let parent = match parent {
             None => &self.inputs().handle,
             Some(parent) => {
-                created = self.ensure_parent(parent).map_err(|errno| self.explain(path, errno))?;
+                created =
+                    beneath::ensure_directories(&self.inputs().handle, parent, READABLE_DIRECTORY, Owner::server())
+                        .map_err(|errno| self.explain(path, errno))?;
                 &created
             }
         };
         rustix::fs::renameat(self.staging(), staged, parent, name).map_err(|errno| self.explain(path, errno))
-    }
-
-    fn ensure_parent(&self, parent: &str) -> rustix::io::Result<OwnedFd> {
-        match beneath::open_directory(self.inputs(), parent) {
-            Err(Errno::NOENT) => {}
-            outcome => return outcome,
-        }
-        let mut handle = self.inputs().handle.try_clone().map_err(|_| Errno::MFILE)?;
-        for component in parent.split('/') {
-            handle = beneath::ensure_directory(&handle, component, READABLE_DIRECTORY)?;
-        }
-        Ok(handle)
     }
 
     /// Returns an error that names the obstacle.

@@ -6,7 +6,4 @@ pub(crate) mod collect;
 pub(crate) mod finish;
 pub(crate) mod inputs;
 pub(crate) mod output;
-pub(crate) mod overlap;
 pub(crate) mod recycle;
-pub(crate) mod remove;
-pub(crate) mod skipped;

@@ -5,19 +5,19 @@
 //! hash is computed while writing, so that the files are not read again at the end. The writer
 //! enforces limits.
 
-use std::fmt;
 use std::fs::File;
-use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, io};
 
 use parking_lot::Mutex;
 use ringwall_ids::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use crate::fs::beneath;
+use crate::fs::read::read_at;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
@@ -108,15 +108,7 @@ impl OutputFile {
 pub(crate) fn read_part(file: &File, length: u64, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
     let room = usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX).min(limit);
     let mut bytes = vec![0; room];
-    let mut filled = 0;
-    while filled < room {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let filled = read_at(file, &mut bytes, offset)?.len();
     bytes.truncate(filled);
     Ok(bytes)
 }

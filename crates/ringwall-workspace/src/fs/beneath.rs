@@ -4,12 +4,15 @@
 //! `/proc/self/fd`. So a FIFO, socket or device left by a box is never opened, and swapping the
 //! name in between has no effect. Owner and mode of a located inode are changed in the same way.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
+
+use crate::workspaces::Owner;
 
 pub(crate) const PRIVATE_DIRECTORY: Mode = Mode::RWXU;
 pub(crate) const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -58,9 +61,38 @@ pub(crate) fn locate(directory: impl AsFd, path: impl Arg + Copy) -> Result<(Own
     Ok((located, status))
 }
 
+/// Locates a directory. Needs no permission on the directory itself.
+pub(crate) fn locate_directory(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
+    look_up(parent, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+}
+
 /// Opens a directory for listing.
 pub(crate) fn open_directory(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
     look_up(parent, path, DIRECTORY | OFlags::RDONLY, Mode::empty())
+}
+
+/// Opens a directory for listing, with a file offset of its own. If its mode forbids that, restores
+/// the owner's permissions first.
+pub(crate) fn open_listing(parent: impl AsFd, name: impl Arg + Copy) -> Result<OwnedFd> {
+    const LISTED: OFlags = DIRECTORY.union(OFlags::NONBLOCK);
+    let open = || rustix::fs::openat(&parent, name, LISTED | OFlags::RDONLY, Mode::empty());
+    match open() {
+        Err(Errno::ACCESS) => {
+            restore_owner_access(&parent);
+            restore_owner_access(rustix::fs::openat(&parent, name, LISTED | OFlags::PATH, Mode::empty())?);
+            open()
+        }
+        outcome => outcome,
+    }
+}
+
+/// The type of a listed entry. Some file systems return no type with the entry.
+pub(crate) fn entry_type(directory: impl AsFd, name: &CStr, listed: FileType) -> Result<FileType> {
+    match listed {
+        FileType::Unknown => rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map(|status| FileType::from_raw_mode(status.st_mode)),
+        known => Ok(known),
+    }
 }
 
 /// Opens a directory and creates it if missing. Safe to call concurrently.
@@ -76,6 +108,39 @@ pub(crate) fn ensure_directory(parent: impl AsFd, name: &str, mode: Mode) -> Res
     let created = open_directory(&parent, name)?;
     // The umask may have removed bits. Concurrent callers set the same mode.
     rustix::fs::fchmod(&created, mode)?;
+    Ok(created)
+}
+
+/// Locates the directory at `path` and creates its missing parts with `mode` for `owner`. A symlink
+/// in the path is ELOOP or ENOTDIR.
+pub(crate) fn ensure_directories(top: &OwnedFd, path: &str, mode: Mode, owner: Owner) -> Result<OwnedFd> {
+    match locate_directory(top, path) {
+        Err(Errno::NOENT) => {}
+        outcome => return outcome,
+    }
+    let mut components = path.split('/');
+    let mut handle = ensure_owned_directory(top, components.next().unwrap_or(path), mode, owner)?;
+    for name in components {
+        handle = ensure_owned_directory(&handle, name, mode, owner)?;
+    }
+    Ok(handle)
+}
+
+/// Locates a directory in which boxes may change names, and creates it for `owner` if missing.
+pub(crate) fn ensure_owned_directory(parent: &OwnedFd, name: &str, mode: Mode, owner: Owner) -> Result<OwnedFd> {
+    match locate_directory(parent, name) {
+        Err(Errno::NOENT) => {}
+        outcome => return outcome,
+    }
+    match rustix::fs::mkdirat(parent, name, mode) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return locate_directory(parent, name),
+        Err(errno) => return Err(errno),
+    }
+    let created = locate_directory(parent, name)?;
+    // If a box replaced the directory meanwhile, this changes another directory of the box's own.
+    set_mode(&created, mode)?;
+    set_owner_of_new(&created, owner)?;
     Ok(created)
 }
 
@@ -100,19 +165,15 @@ pub(crate) fn open_regular(directory: impl AsFd, path: impl Arg + Copy) -> Resul
 
 /// Opens a located regular file for reading.
 pub(crate) fn open_located(located: &OwnedFd) -> Result<File> {
-    match reopen_file(located) {
+    match open_readable(located) {
         // The server is rootless and owns the file, so it may restore its mode.
-        Err(Errno::ACCESS) => set_mode(located, PRIVATE_FILE).and_then(|()| reopen_file(located)),
+        Err(Errno::ACCESS) => set_mode(located, PRIVATE_FILE).and_then(|()| open_readable(located)),
         outcome => outcome,
     }
 }
 
 /// Like [`open_located`], but leaves the mode unchanged.
 pub(crate) fn open_readable(located: &OwnedFd) -> Result<File> {
-    reopen_file(located)
-}
-
-fn reopen_file(located: &OwnedFd) -> Result<File> {
     // O_NONBLOCK: if a box holds a lease on the file, a blocking open waits up to 45 s
     // (`lease-break-time`).
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -125,9 +186,9 @@ fn reopen_file(located: &OwnedFd) -> Result<File> {
 pub(crate) fn take_ownership(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
     let located = look_up(parent, path, DIRECTORY | OFlags::PATH, Mode::empty())?;
     let status = rustix::fs::fstat(&located)?;
-    let server = rustix::process::geteuid();
-    if status.st_uid != server.as_raw() {
-        set_owner(&located, server.as_raw(), rustix::process::getegid().as_raw())?;
+    let server = Owner::server();
+    if status.st_uid != server.uid {
+        change_owner(&located, server)?;
     }
     if Mode::from_raw_mode(status.st_mode) != PRIVATE_DIRECTORY {
         set_mode(&located, PRIVATE_DIRECTORY)?;
@@ -136,8 +197,25 @@ pub(crate) fn take_ownership(parent: impl AsFd, path: impl Arg + Copy) -> Result
 }
 
 /// Changes the owner of an open or located inode.
-pub(crate) fn set_owner(handle: impl AsFd, uid: u32, gid: u32) -> Result<()> {
+pub(crate) fn change_owner(handle: impl AsFd, Owner { uid, gid }: Owner) -> Result<()> {
     rustix::fs::chownat(handle, c"", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
+}
+
+/// Gives an entry that the server has just created to `owner`.
+pub(crate) fn set_owner_of_new(handle: impl AsFd, owner: Owner) -> Result<()> {
+    if owner == Owner::server() { Ok(()) } else { change_owner(handle, owner) }
+}
+
+/// Lets the owner of a directory list, enter and change it. Errors are ignored; the following
+/// operation reports them. Needed for a rootless server: it is the same user as its boxes, so a box
+/// can lock it out of a directory.
+pub(crate) fn restore_owner_access(directory: impl AsFd) {
+    if let Ok(status) = rustix::fs::fstat(&directory) {
+        let mode = Mode::from_raw_mode(status.st_mode);
+        if !mode.contains(PRIVATE_DIRECTORY) {
+            let _ = set_mode(&directory, mode | PRIVATE_DIRECTORY);
+        }
+    }
 }
 
 /// Changes the mode of an open or located inode. Goes through `/proc/self/fd`, because `fchmod`

@@ -15,7 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::fs::beneath;
+use crate::fs::beneath::{self, PRIVATE_DIRECTORY};
+use crate::fs::erase::erase;
 
 /// Prefix of names in a staging directory that are uploads or documents in progress. The next start of
 /// the server removes them.
@@ -46,6 +47,30 @@ impl Batch {
     pub(crate) fn sync(&mut self, directory: impl AsFd) -> io::Result<()> {
         let written = std::mem::take(&mut self.written);
         if written > MAX_FILE_SYNCS { Ok(rustix::fs::syncfs(directory)?) } else { Ok(()) }
+    }
+}
+
+/// A directory in `.staging` that no box can reach. Dropping it deletes it; if that fails, the next
+/// start of the server does.
+#[derive(Debug)]
+pub(crate) struct TempDirectory {
+    staging: OwnedFd,
+    pub(crate) name: String,
+    pub(crate) handle: OwnedFd,
+}
+
+impl TempDirectory {
+    pub(crate) fn create(staging: &OwnedFd) -> Result<Self, Error> {
+        let name = format!("{TEMP_PREFIX}{}", random_digits::<16>()?);
+        let handle =
+            beneath::ensure_directory(staging, &name, PRIVATE_DIRECTORY).map_err(|errno| Error::Stage(errno.into()))?;
+        Ok(Self { staging: staging.try_clone().map_err(Error::Stage)?, name, handle })
+    }
+}
+
+impl Drop for TempDirectory {
+    fn drop(&mut self) {
+        let _ = erase(&self.staging, &self.name);
     }
 }
 

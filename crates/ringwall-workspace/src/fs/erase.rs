@@ -9,6 +9,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use ringwall_ids::random_digits;
 use rustix::fs::{AtFlags, Dir, RenameFlags};
 use rustix::io::{Errno, Result};
 
@@ -16,6 +17,25 @@ use crate::fs::beneath::take_ownership;
 
 /// Above this number the tree is being filled while it is deleted.
 const MAX_NAMES: u64 = 100_000_000;
+
+/// Prefix of names in `.staging` that are being deleted and belong to no exec.
+pub(crate) const REMOVED_PREFIX: &str = "removed-";
+
+/// Moves an entry to `staging` and returns its new name there, so that a reader finds all of it or
+/// nothing. The caller erases it; if the server dies before, a sweep does.
+pub(crate) fn move_to_staging(from: impl AsFd, name: &str, staging: &OwnedFd) -> Result<String> {
+    let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>().map_err(|_| Errno::AGAIN)?);
+    rustix::fs::renameat_with(from, name, staging, staging_name.as_str(), RenameFlags::NOREPLACE)?;
+    Ok(staging_name)
+}
+
+/// Deletes the file or directory `name` after moving it to `staging`. Succeeds if it does not exist.
+pub(crate) fn erase_in_staging(from: impl AsFd, name: &str, staging: &OwnedFd) -> Result<()> {
+    match move_to_staging(from, name, staging) {
+        Ok(staging_name) => erase(staging, &staging_name),
+        Err(errno) => ignore_missing(Err(errno)),
+    }
+}
 
 /// Deletes the file or directory `name`. Succeeds if it does not exist.
 pub(crate) fn erase(parent: impl AsFd, name: &str) -> Result<()> {

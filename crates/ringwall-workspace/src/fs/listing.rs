@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::fs::{Dir, FileType};
 use rustix::io::{Errno, Result};
+
+use crate::fs::beneath::entry_type;
 
 /// Limit of one walk over all kinds of names.
 pub(crate) const MAX_NAMES: usize = 10_000;
@@ -77,14 +79,9 @@ fn list(directory: impl AsFd, max: usize) -> Result<(BTreeMap<Vec<u8>, FileType>
             }
             first.pop_last();
         }
-        let kind = match entry.file_type() {
-            // Some file systems return no type with the directory entry.
-            FileType::Unknown => match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(status) => FileType::from_raw_mode(status.st_mode),
-                Err(Errno::NOENT) => continue,
-                Err(errno) => return Err(errno),
-            },
-            kind => kind,
+        let kind = match entry_type(&directory, name, entry.file_type()) {
+            Err(Errno::NOENT) => continue,
+            outcome => outcome?,
         };
         first.insert(name.to_bytes().to_vec(), kind);
     }

@@ -12,19 +12,18 @@
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
+use rustix::fs::{AtFlags, FileType, RawDir, SeekFrom, Stat};
 use rustix::io::{Errno, Result};
-use rustix::path::Arg;
 
 use crate::exec_files::begin::exec_of_output;
+use crate::fs::beneath::{open_listing, restore_owner_access};
 use crate::fs::durable::TEMP_PREFIX;
 use crate::project::ARTIFACTS;
-use crate::tree::{WRITE_PREFIX, restore_owner_access};
+use crate::tree::WRITE_PREFIX;
 use crate::usage::Usage;
 
-const OPEN_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 /// The unit of `st_blocks`, independent of the file system.
 pub(crate) const BLOCK_UNIT: u64 = 512;
 /// Number of directories on the path that are held open.
@@ -134,7 +133,7 @@ impl Meter {
             let level = &mut levels[depth];
             let Handle::Open(directory) = &level.handle else { return Ok(()) };
             if let Some(name) = level.names.pop() {
-                match open(directory, name.as_c_str()) {
+                match open_listing(directory, name.as_c_str()) {
                     Ok(inner) => levels.push(Level::new(inner)),
                     // Removed, replaced by something else, or owned by another user.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
@@ -211,7 +210,7 @@ fn return_to_parent(levels: &mut Vec<Level>) -> Result<()> {
     let Some(Level { handle: Handle::Open(below), .. }) = levels.pop() else { return Ok(()) };
     let Some(above) = levels.last_mut() else { return Ok(()) };
     if let Handle::Closed(identity) = above.handle {
-        match open(&below, c"..") {
+        match open_listing(&below, c"..") {
             Ok(found) if identify(&found)? == identity => above.handle = Handle::Open(found),
             Ok(_) | Err(_) => levels.truncate(1),
         }
@@ -230,18 +229,6 @@ fn look(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<Stat> {
         Err(Errno::ACCESS) => {
             restore_owner_access(directory);
             rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
-        }
-        outcome => outcome,
-    }
-}
-
-/// Opens a directory for listing, with a file offset of its own.
-pub(crate) fn open(parent: impl AsFd, name: impl Arg + Copy) -> Result<OwnedFd> {
-    match rustix::fs::openat(&parent, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty()) {
-        // The server is rootless and owns the directory, so it may restore its mode.
-        Err(Errno::ACCESS) => {
-            restore_owner_access(rustix::fs::openat(&parent, name, OPEN_FLAGS | OFlags::PATH, Mode::empty())?);
-            rustix::fs::openat(&parent, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty())
         }
         outcome => outcome,
     }

@@ -1,8 +1,8 @@
-//! File operations beneath a directory handle: open, copy, walk, measure, sync and delete.
+//! File operations beneath a directory handle: open, read, walk, measure, sync and delete.
 
 pub(crate) mod beneath;
-pub(crate) mod copy;
 pub(crate) mod durable;
 pub(crate) mod erase;
 pub(crate) mod listing;
 pub(crate) mod meter;
+pub(crate) mod read;

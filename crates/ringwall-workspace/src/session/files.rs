@@ -12,15 +12,17 @@ use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::fs::meter::{Meter, Skip, open};
-use crate::fs::{beneath, beneath::PRIVATE_FILE};
-use crate::garbage::{USED_FILE, remove_session};
-use crate::project::{Directory, open_owned};
-use crate::tree::{Names, Section, Tree, ensure_directory};
+use crate::fs::beneath::{self, PRIVATE_FILE, open_listing};
+use crate::fs::erase::erase_in_staging;
+use crate::fs::meter::{Meter, Skip};
+use crate::project::{Directory, READABLE_DIRECTORY, open_owned};
+use crate::tree::{Names, Section, Tree};
 use crate::usage::{SESSIONS, Usage};
 use crate::workspaces::{SEARCHABLE_DIRECTORY, Workspace};
 
 const WORK: &str = Section::Work.name();
+/// Its modification time is the time of the session's last use.
+pub(crate) const USED_FILE: &str = ".used";
 
 /// Directories that code may expect in every session.
 pub const SESSION_DIRECTORIES: [&str; 6] = ["code", "data", "output", "artifacts", "temp", ".memory"];
@@ -68,7 +70,7 @@ impl Workspace {
             Err(Errno::NOENT) => return Ok(false),
             session => drop(session.map_err(to_error)?),
         }
-        remove_session(self.directory(), &sessions, id.as_str()).map_err(to_error)?;
+        erase_in_staging(&sessions, id.as_str(), self.staging()).map_err(to_error)?;
         Ok(true)
     }
 
@@ -76,11 +78,12 @@ impl Workspace {
     /// not exist.
     pub fn measure_session(&self, id: &SessionId, max_files: u64) -> Result<Usage, Error> {
         let mut meter = Meter::new(max_files);
-        let walked = match open(self.directory(), SESSIONS).and_then(|sessions| open(sessions, id.as_str())) {
-            Ok(session) => meter.walk(session, Skip::Nothing),
-            Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno),
-        };
+        let walked =
+            match open_listing(self.directory(), SESSIONS).and_then(|sessions| open_listing(sessions, id.as_str())) {
+                Ok(session) => meter.walk(session, Skip::Nothing),
+                Err(Errno::NOENT) => Ok(()),
+                Err(errno) => Err(errno),
+            };
         walked.map_err(|errno| Error::Measure(errno.into()))?;
         Ok(meter.usage())
     }
@@ -100,7 +103,8 @@ impl Session {
     /// Creates the missing ones of [`SESSION_DIRECTORIES`]. A file or symlink of such a name stays.
     pub fn create_directories(&self) -> Result<(), Error> {
         for name in SESSION_DIRECTORIES {
-            match ensure_directory(&self.work().handle, name, self.tree.workspace().owner()) {
+            let owner = self.tree.workspace().owner();
+            match beneath::ensure_owned_directory(&self.work().handle, name, READABLE_DIRECTORY, owner) {
                 Ok(_) | Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => {}
                 Err(errno) => {
                     return Err(Error::OpenDirectory { path: quote(name), source: errno.into() });
@@ -110,18 +114,14 @@ impl Session {
         Ok(())
     }
 
-    /// All regular files. `None` if there are more than `max` names.
-    pub fn names(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
-        self.tree.names(max)
-    }
-
-    /// Like [`Self::names`], after creating the missing [`SESSION_DIRECTORIES`].
+    /// All regular files, after creating the missing [`SESSION_DIRECTORIES`]. `None` if there are more
+    /// than `max` names.
     pub fn names_with_directories(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
         match self.tree.known_names().filter(|known| known.have_directories(&SESSION_DIRECTORIES)) {
             Some(known) => Ok(Some(known)),
             None => {
                 self.create_directories()?;
-                self.names(max)
+                self.tree.names(max)
             }
         }
     }

@@ -16,8 +16,8 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::fs::beneath;
-use crate::garbage::{USED_FILE, last_used, seconds};
+use crate::garbage::seconds;
+use crate::session::files::USED_FILE;
 use crate::sweep::SweepResult;
 use crate::usage::SESSIONS;
 use crate::workspaces::{Workspace, Workspaces};
@@ -40,11 +40,11 @@ impl Workspace {
     /// `None` if the session does not exist.
     pub fn session_times(&self, id: &SessionId) -> Result<Option<SessionTimes>, Error> {
         let path = format!("{SESSIONS}/{id}");
-        let looked = match beneath::open_directory(self.directory(), path.as_str()) {
-            Err(Errno::NOENT) => return Ok(None),
-            session => session.and_then(|session| times(&session)),
-        };
-        looked.map(Some).map_err(|errno| Error::OpenDirectory { path, source: errno.into() })
+        match times_at(self.directory(), &path) {
+            Ok(times) => Ok(Some(times)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::OpenDirectory { path, source: errno.into() }),
+        }
     }
 }
 
@@ -88,7 +88,7 @@ impl Workspaces {
                 names.each_name(&sessions, |_, session| {
                     let Ok(session) = session.parse::<SessionId>() else { return };
                     // Removed meanwhile.
-                    let Ok(times) = times_at(&sessions, &session) else { return };
+                    let Ok(times) = times_at(&sessions, session.as_str()) else { return };
                     let used = Reverse(seconds(times.last_used));
                     let cursor = SessionCursor { used, user: user.clone(), agent: agent.clone(), session };
                     if after.is_none_or(|after| cursor > *after) {
@@ -134,26 +134,22 @@ impl FromStr for SessionCursor {
     }
 }
 
-/// Reads the times without opening the session. An entry that is not a directory is no session.
-fn times_at(sessions: &OwnedFd, id: &SessionId) -> rustix::io::Result<SessionTimes> {
-    let look = |name: &str| rustix::fs::statat(sessions, name, AtFlags::SYMLINK_NOFOLLOW);
-    let directory = look(id.as_str())?;
+/// The times of the session whose directory is at `path`, without opening it.
+pub(crate) fn times_at(parent: &OwnedFd, path: &str) -> rustix::io::Result<SessionTimes> {
+    let look = |path: &str| rustix::fs::statat(parent, path, AtFlags::SYMLINK_NOFOLLOW);
+    let directory = look(path)?;
     if FileType::from_raw_mode(directory.st_mode) != FileType::Directory {
         return Err(Errno::NOTDIR);
     }
-    let used = match look(&format!("{id}/{USED_FILE}")) {
-        Ok(note) => directory.st_mtime.max(note.st_mtime),
-        Err(Errno::NOENT) => directory.st_mtime,
-        Err(errno) => return Err(errno),
-    };
-    Ok(SessionTimes { created: moment(directory.st_mtime), last_used: moment(used) })
-}
-
-fn times(session: &OwnedFd) -> rustix::io::Result<SessionTimes> {
     // `work` and `.used` are created with the session, and later no entry is added or removed, so
     // this remains the time of creation.
-    let created = rustix::fs::fstat(session)?.st_mtime;
-    Ok(SessionTimes { created: moment(created), last_used: moment(last_used(session)?) })
+    let created = directory.st_mtime;
+    let used = match look(&format!("{path}/{USED_FILE}")) {
+        Ok(status) => created.max(status.st_mtime),
+        Err(Errno::NOENT) => created,
+        Err(errno) => return Err(errno),
+    };
+    Ok(SessionTimes { created: moment(created), last_used: moment(used) })
 }
 
 fn moment(seconds: i64) -> SystemTime {

@@ -13,10 +13,10 @@ use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 
 use crate::error::Error;
-use crate::fs::beneath;
+use crate::fs::beneath::{self, restore_owner_access};
 use crate::fs::listing::{MAX_NAMES, Walk};
 use crate::skills::SkillName;
-use crate::tree::{SKILL_FILE, Section, Tree, is_reserved, restore_owner_access};
+use crate::tree::{SKILL_FILE, Section, Tree, is_reserved};
 
 /// Bounds the search; a box can nest directories without limit.
 const MAX_DEPTH: usize = 64;
@@ -61,12 +61,11 @@ impl Tree {
     }
 }
 
-/// Opens a directory and, if its mode forbids that, restores the owner's permissions first. A
-/// rootless server is the same user as its boxes, so a box can lock it out of a directory.
+/// Opens a directory and, if its mode forbids that, restores the owner's permissions first.
 fn open_readable(parent: impl AsFd, path: impl Arg + Copy) -> Result<OwnedFd> {
     match beneath::open_directory(&parent, path) {
         Err(Errno::ACCESS) => {
-            restore_owner_access(beneath::look_up(&parent, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?);
+            restore_owner_access(beneath::locate_directory(&parent, path)?);
             beneath::open_directory(&parent, path)
         }
         result => result,

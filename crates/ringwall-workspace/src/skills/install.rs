@@ -14,19 +14,17 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use ringwall_ids::random_digits;
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::exec_files::remove::REMOVED_PREFIX;
 use crate::fs::beneath::{self, PRIVATE_DIRECTORY, take_ownership};
-use crate::fs::durable::{TEMP_PREFIX, create_unnamed_file};
-use crate::fs::erase::erase;
+use crate::fs::durable::{TempDirectory, create_unnamed_file};
+use crate::fs::erase::move_to_staging;
 use crate::skills::SkillName;
 use crate::skills::archive::{ArchiveLimits, CheckedZip};
 use crate::skills::unpack::unpack;
-use crate::tree::{FilesError, Section, Tree};
+use crate::tree::{FilesError, Removed, Section, Tree};
 use crate::usage::Usage;
 use crate::workspaces::{Owner, Workspace};
 
@@ -55,22 +53,12 @@ pub struct StagedSkills {
     tree: Tree,
 }
 
-/// A directory in `.staging` with unpacked skills. Dropping it deletes the directory; if that
-/// fails, the next start of the server does.
+/// A directory in `.staging` with unpacked skills.
 #[derive(Debug)]
 pub(crate) struct StagingDir {
-    staging: OwnedFd,
-    name: String,
-    directory: OwnedFd,
+    directory: TempDirectory,
     pub(crate) new: OwnedFd,
     pub(crate) skills: BTreeSet<SkillName>,
-}
-
-/// A skill that was moved to `.staging`. Dropping it deletes the files, which may take a while.
-#[derive(Debug)]
-pub struct DeletedSkill {
-    workspace: Workspace,
-    staging_name: String,
 }
 
 impl Workspace {
@@ -87,9 +75,8 @@ impl Tree {
         Ok(SkillArchive { archive: CheckedZip::read(archive, limits)?, tree: self.clone() })
     }
 
-    /// Removes a skill by moving it to `.staging`. The caller may drop the result without holding a
-    /// lock.
-    pub fn delete_skill(&self, skill: &SkillName) -> Result<DeletedSkill, Error> {
+    /// Removes a skill by moving it to `.staging`. The caller may erase it without holding a lock.
+    pub fn delete_skill(&self, skill: &SkillName) -> Result<Removed, Error> {
         let error = |errno: Errno| Error::Remove { subject: format!("the skill {skill}"), source: errno.into() };
         let missing = || Error::Files(FilesError::SkillMissing(skill.to_string()));
         let skills = self.section(Section::Skills);
@@ -98,24 +85,12 @@ impl Tree {
             Ok(_) | Err(Errno::NOENT | Errno::LOOP) => return Err(missing()),
             Err(errno) => return Err(error(errno)),
         }
-        let staging_name = format!("{REMOVED_PREFIX}{}", random_digits::<16>()?);
         let staging = self.workspace().staging();
-        let moved = rename_with_ownership(skills, skill.as_str(), || {
-            let flags = RenameFlags::NOREPLACE;
-            rustix::fs::renameat_with(skills, skill.as_str(), staging, staging_name.as_str(), flags)
-        });
-        match moved {
-            Ok(()) => Ok(DeletedSkill { workspace: self.workspace().clone(), staging_name }),
+        match rename_with_ownership(skills, skill.as_str(), || move_to_staging(skills, skill.as_str(), staging)) {
+            Ok(name) => Ok(Removed { workspace: self.workspace().clone(), name, given: skill.to_string() }),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Err(missing()),
             Err(errno) => Err(error(errno)),
         }
-    }
-}
-
-impl Drop for DeletedSkill {
-    fn drop(&mut self) {
-        // After an error the next start of the server removes it.
-        let _ = erase(self.workspace.staging(), &self.staging_name);
     }
 }
 
@@ -156,13 +131,10 @@ impl StagedSkills {
 
 impl StagingDir {
     pub(crate) fn unpack(staging: &OwnedFd, mut archive: CheckedZip, owner: Owner) -> Result<Self, Error> {
-        let name = format!("{TEMP_PREFIX}{}", random_digits::<16>()?);
-        let error = |errno: Errno| Error::Stage(errno.into());
-        rustix::fs::mkdirat(staging, name.as_str(), PRIVATE_DIRECTORY).map_err(error)?;
-        let directory = beneath::open_directory(staging, name.as_str()).map_err(error)?;
-        let new = beneath::ensure_directory(&directory, NEW_SKILLS, PRIVATE_DIRECTORY).map_err(error)?;
-        let staging = staging.try_clone().map_err(Error::Stage)?;
-        let staged = Self { staging, name, directory, new, skills: archive.skills.clone() };
+        let directory = TempDirectory::create(staging)?;
+        let new = beneath::ensure_directory(&directory.handle, NEW_SKILLS, PRIVATE_DIRECTORY)
+            .map_err(|errno| Error::Stage(errno.into()))?;
+        let staged = Self { directory, new, skills: archive.skills.clone() };
         unpack(&mut archive, &staged.new, owner)?;
         Ok(staged)
     }
@@ -175,7 +147,7 @@ impl StagingDir {
         let journal = self.skills.iter().map(inode).collect::<rustix::io::Result<Journal>>();
         let write = |journal: Journal| {
             let text = serde_json::to_vec(&journal)?;
-            let mut file = beneath::create_file(&self.directory, JOURNAL)?;
+            let mut file = beneath::create_file(&self.directory.handle, JOURNAL)?;
             file.write_all(&text)?;
             file.sync_data()
         };
@@ -183,13 +155,8 @@ impl StagingDir {
     }
 
     fn remove_journal(&self) -> Result<(), Error> {
-        rustix::fs::unlinkat(&self.directory, JOURNAL, AtFlags::empty()).map_err(|errno| Error::Stage(errno.into()))
-    }
-}
-
-impl Drop for StagingDir {
-    fn drop(&mut self) {
-        let _ = erase(&self.staging, &self.name);
+        rustix::fs::unlinkat(&self.directory.handle, JOURNAL, AtFlags::empty())
+            .map_err(|errno| Error::Stage(errno.into()))
     }
 }
 
@@ -282,11 +249,11 @@ fn exchange(new: &OwnedFd, skills: impl AsFd, name: &str) -> rustix::io::Result<
 /// Runs `rename` and, after EACCES, makes `name` writable and tries again: moving a directory to
 /// another parent updates its `..` entry and needs write permission on the directory itself, which
 /// a box may have removed.
-fn rename_with_ownership(
+fn rename_with_ownership<T>(
     skills: impl AsFd,
     name: &str,
-    rename: impl Fn() -> rustix::io::Result<()>,
-) -> rustix::io::Result<()> {
+    rename: impl Fn() -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
     match rename() {
         Err(Errno::ACCESS) => take_ownership(skills, name).and_then(|_| rename()),
         result => result,
@@ -303,6 +270,7 @@ mod tests {
     use zip::write::SimpleFileOptions;
 
     use super::*;
+    use crate::fs::durable::TEMP_PREFIX;
     use crate::sweep::RecordEntry;
     use crate::tree::SKILL_FILE;
     use crate::workspaces::Workspaces;
@@ -434,7 +402,7 @@ mod tests {
         let fixture = Fixture::new();
         let upload = fixture.stage("new", &["a", "b", "c"]);
         upload.staged.write_journal().unwrap();
-        let journal = fixture.path(".staging").join(&upload.staged.name).join(JOURNAL);
+        let journal = fixture.path(".staging").join(&upload.staged.directory.name).join(JOURNAL);
         let text = fs::read(&journal).unwrap();
         fs::write(&journal, &text[..text.len() / 2]).unwrap();
         crash(upload);

@@ -7,13 +7,13 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ringwall_ids::quote;
-use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::error::Error;
-use crate::fs::beneath;
+use crate::fs::beneath::{self, entry_type};
 use crate::skills::heal::{HealOutcome, heal, nested_skill_files};
 use crate::skills::metadata::{self, SkillMetadata};
 use crate::tree::{FilesError, SKILL_FILE, Section, Tree, is_reserved};
@@ -114,7 +114,7 @@ fn scan(skills: impl AsFd) -> rustix::io::Result<(SkillFolders, Vec<String>)> {
         let entry = entry?;
         // Requests are UTF-8, so no request can name the others.
         let Ok(name) = entry.file_name().to_str() else { continue };
-        match file_type(&skills, &entry) {
+        match entry_type(&skills, entry.file_name(), entry.file_type()).unwrap_or(FileType::Unknown) {
             FileType::Directory if matches!(name, "." | "..") => {}
             FileType::Directory if folders.names.len() == MAX_SKILLS => folders.has_more = true,
             FileType::Directory => folders.names.push(name.to_owned()),
@@ -123,15 +123,6 @@ fn scan(skills: impl AsFd) -> rustix::io::Result<(SkillFolders, Vec<String>)> {
         }
     }
     Ok((folders, strays))
-}
-
-/// Some file systems return no type with the directory entry.
-fn file_type(directory: impl AsFd, entry: &DirEntry) -> FileType {
-    match entry.file_type() {
-        FileType::Unknown => rustix::fs::statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
-            .map_or(FileType::Unknown, |status| FileType::from_raw_mode(status.st_mode)),
-        known => known,
-    }
 }
 
 /// Appends `.misplaced` to the name, or `.misplaced-2` and so on if that exists. After an error the

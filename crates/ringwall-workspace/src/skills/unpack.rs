@@ -6,8 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::OwnedFd;
 
 use ringwall_ids::quote;
 use rustix::fs::Mode;
@@ -16,6 +15,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::fs::beneath;
 use crate::fs::durable::Batch;
+use crate::fs::read::read_at;
 use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
 use crate::skills::ArchiveError;
@@ -99,7 +99,7 @@ impl Unpacker<'_> {
             Permissions::Executable => EXECUTABLE_FILE,
         };
         rustix::fs::fchmod(&file, mode)
-            .and_then(|()| set_owner(&file, self.owner))
+            .and_then(|()| beneath::set_owner_of_new(&file, self.owner))
             .map_err(unpack_error(&entry.path))?;
         self.batch.add(&file).map_err(|error| unpack_io_error(&entry.path, error))
     }
@@ -129,16 +129,10 @@ struct Declared {
 /// accepted.
 fn check_descriptor(file: &File, entry: &FileEntry, offset: Option<u64>, declared: Declared) -> Result<(), Error> {
     let mut bytes = [0; MAX_DESCRIPTOR_SIZE];
-    let mut filled = 0;
-    while let Some(offset) = offset.filter(|_| filled < bytes.len()) {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::ReadArchive(error)),
-        }
-    }
-    let bytes = &bytes[..filled];
+    let bytes = match offset {
+        Some(offset) => read_at(file, &mut bytes, offset).map_err(Error::ReadArchive)?,
+        None => &[],
+    };
     let without_signature = bytes.strip_prefix(&DESCRIPTOR_SIGNATURE);
     let sizes = (declared.compressed_size, declared.size);
     let matches = |bytes: &[u8]| {
@@ -159,11 +153,7 @@ fn create_directory(target: &OwnedFd, path: &RelativePath, owner: Owner) -> rust
         None => beneath::ensure_directory(target, name, READABLE_DIRECTORY)?,
         Some(parent) => beneath::ensure_directory(beneath::open_directory(target, parent)?, name, READABLE_DIRECTORY)?,
     };
-    set_owner(&directory, owner)
-}
-
-fn set_owner(handle: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
-    if owner == Owner::server() { Ok(()) } else { beneath::set_owner(handle, owner.uid, owner.gid) }
+    beneath::set_owner_of_new(&directory, owner)
 }
 
 fn unpack_error(path: &RelativePath) -> impl Fn(Errno) -> Error {

@@ -13,9 +13,10 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 use zip::{CompressionMethod, result::ZipError};
 
 use crate::error::Error;
+use crate::fs::read::file_size;
 
 use super::error::FilesError;
-use super::find::{LinkCounts, Links, file_size, file_type};
+use super::find::{LinkCounts, Links, file_type};
 use super::open::Tree;
 use super::path::AgentPath;
 

@@ -8,20 +8,20 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::fs::{beneath, beneath::PRIVATE_DIRECTORY};
+use crate::fs::beneath::{self, restore_owner_access};
 use crate::relative_path::{PathProblem, RelativePath};
 use crate::workspaces::Owner;
 
 use super::error::FilesError;
+use super::list::{WalkEntry, WalkStep, walk};
 use super::open::Tree;
 use super::path::AgentPath;
-use super::walk::{WalkEntry, WalkStep, walk};
 
 /// Links beyond this number of names are not searched; the file then counts as linked elsewhere.
 const MAX_SEARCHED_NAMES: u64 = 1_000_000;
@@ -173,14 +173,10 @@ impl Tree {
     pub(super) fn restore_path_access(&self, path: &AgentPath) {
         let section = self.section(path.section());
         restore_owner_access(section);
-        let Ok(mut handle) = beneath::look_up(section, ".", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) else {
-            return;
-        };
+        let Ok(mut handle) = beneath::locate_directory(section, ".") else { return };
         for name in path.inner().map_or("", |inner| inner.as_str()).split('/').filter(|name| !name.is_empty()) {
-            match beneath::look_up(&handle, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
-                Ok(next) => handle = next,
-                Err(_) => return,
-            }
+            let Ok(next) = beneath::locate_directory(&handle, name) else { return };
+            handle = next;
             restore_owner_access(&handle);
         }
     }
@@ -190,23 +186,8 @@ fn identify(found: &WalkEntry<'_>) -> rustix::io::Result<Stat> {
     rustix::fs::statat(found.directory, found.name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Lets the owner of a directory list, enter and change it. Errors are ignored; the following
-/// operation reports them.
-pub(crate) fn restore_owner_access(directory: impl AsFd) {
-    if let Ok(status) = rustix::fs::fstat(&directory) {
-        let mode = Mode::from_raw_mode(status.st_mode);
-        if !mode.contains(PRIVATE_DIRECTORY) {
-            let _ = beneath::set_mode(&directory, mode | PRIVATE_DIRECTORY);
-        }
-    }
-}
-
 pub(super) fn file_type(status: &Stat) -> FileType {
     FileType::from_raw_mode(status.st_mode)
-}
-
-pub(super) fn file_size(status: &Stat) -> u64 {
-    u64::try_from(status.st_size).unwrap_or(0)
 }
 
 /// Maps an error of the kernel to an error of the files API.

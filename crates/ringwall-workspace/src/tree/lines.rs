@@ -14,6 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use rustix::fs::Stat;
 
+use crate::content::Stamp;
+use crate::fs::read::{file_size, read_at};
+
 pub(super) const STRIDE: usize = 256 * 1024;
 const MAX_CACHED_FILES: usize = 64;
 /// Two changes within one tick of the kernel's clock have the same time. A tick is at most this
@@ -21,16 +24,13 @@ const MAX_CACHED_FILES: usize = 64;
 const TICK: Duration = Duration::from_millis(20);
 
 /// Counts of the last used files.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct LineIndexCache {
     // The last used is at the end.
-    cached: Arc<Mutex<Vec<CachedCounts>>>,
+    cached: Mutex<Vec<CachedCounts>>,
 }
 
-type CachedCounts = (Identity, Arc<Vec<u64>>);
-
-/// Device, inode, size, modification time and change time. Changes with the file.
-type Identity = (u64, u64, i64, (i64, u64), (i64, u64));
+type CachedCounts = (Stamp, Arc<Vec<u64>>);
 
 /// Finds lines in an open file.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct LineFinder<'a, F> {
     /// Number of newlines in the first stride, the first two, and so on.
     counts: Arc<Vec<u64>>,
     indexes: &'a LineIndexCache,
-    identity: Identity,
+    stamp: Stamp,
     caching: Caching,
 }
 
@@ -54,19 +54,12 @@ enum Caching {
 
 impl<'a, F: FileExt> LineFinder<'a, F> {
     pub(super) fn new(file: &'a F, status: &Stat, indexes: &'a LineIndexCache) -> Self {
-        let identity = (
-            status.st_dev,
-            status.st_ino,
-            status.st_size,
-            (status.st_mtime, status.st_mtime_nsec),
-            (status.st_ctime, status.st_ctime_nsec),
-        );
+        let stamp = Stamp::of(status);
         let seconds = Duration::from_secs(u64::try_from(status.st_ctime).unwrap_or_default());
         let changed = UNIX_EPOCH + seconds + Duration::from_nanos(status.st_ctime_nsec);
         let is_old = SystemTime::now().duration_since(changed).is_ok_and(|age| age > TICK);
         let caching = if is_old { Caching::Allowed } else { Caching::TooRecent };
-        let size = u64::try_from(status.st_size).unwrap_or(0);
-        Self { file, size, counts: indexes.get(&identity), indexes, identity, caching }
+        Self { file, size: file_size(status), counts: indexes.get(&stamp), indexes, stamp, caching }
     }
 
     /// The offset of a line, counted from 0. `None` if the file has fewer newlines before it.
@@ -84,7 +77,7 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
             found => found,
         };
         if self.counts.len() > known && self.caching == Caching::Allowed {
-            self.indexes.insert(self.identity, Arc::clone(&self.counts));
+            self.indexes.insert(self.stamp, Arc::clone(&self.counts));
         }
         match found {
             Ok(found) => found,
@@ -102,7 +95,7 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
             if offset >= self.size {
                 return Ok(Ok(None));
             }
-            let bytes = match read_at(self.file, &mut buffer, offset, self.size - offset) {
+            let bytes = match read_up_to(self.file, &mut buffer, offset, self.size - offset) {
                 Ok(bytes) => bytes,
                 Err(error) => return Ok(Err(error)),
             };
@@ -122,38 +115,34 @@ impl<'a, F: FileExt> LineFinder<'a, F> {
 struct Stale;
 
 /// Reads until the buffer is full or `rest` bytes are read; less only at the end of the file.
-pub(super) fn read_at<'b>(file: &impl FileExt, buffer: &'b mut [u8], offset: u64, rest: u64) -> io::Result<&'b [u8]> {
+pub(super) fn read_up_to<'b>(
+    file: &impl FileExt,
+    buffer: &'b mut [u8],
+    offset: u64,
+    rest: u64,
+) -> io::Result<&'b [u8]> {
     let room = usize::try_from(rest).map_or(buffer.len(), |rest| rest.min(buffer.len()));
-    let mut filled = 0;
-    while filled < room {
-        match file.read_at(&mut buffer[filled..room], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(&buffer[..filled])
+    read_at(file, &mut buffer[..room], offset)
 }
 
 impl LineIndexCache {
-    fn get(&self, identity: &Identity) -> Arc<Vec<u64>> {
+    fn get(&self, stamp: &Stamp) -> Arc<Vec<u64>> {
         let mut cached = self.cached.lock();
-        let Some(index) = cached.iter().position(|(known, _)| known == identity) else { return Arc::default() };
+        let Some(index) = cached.iter().position(|(known, _)| known == stamp) else { return Arc::default() };
         cached[index..].rotate_left(1);
         cached.last().map(|(_, counts)| Arc::clone(counts)).unwrap_or_default()
     }
 
-    fn insert(&self, identity: Identity, counts: Arc<Vec<u64>>) {
+    fn insert(&self, stamp: Stamp, counts: Arc<Vec<u64>>) {
         let mut cached = self.cached.lock();
-        match cached.iter_mut().find(|(known, _)| *known == identity) {
+        match cached.iter_mut().find(|(known, _)| *known == stamp) {
             Some((_, known)) if known.len() >= counts.len() => {}
             Some((_, known)) => *known = counts,
             None => {
                 if cached.len() == MAX_CACHED_FILES {
                     cached.remove(0);
                 }
-                cached.push((identity, counts));
+                cached.push((stamp, counts));
             }
         }
     }
@@ -251,7 +240,7 @@ mod tests {
         (0..MAX_CACHED_FILES).for_each(&mut ask);
         ask(0);
         ask(MAX_CACHED_FILES);
-        let cached: Vec<u64> = indexes.cached.lock().iter().map(|(identity, _)| identity.1).collect();
+        let cached: Vec<u64> = indexes.cached.lock().iter().map(|(stamp, _)| stamp.inode).collect();
         assert_eq!(cached.len(), MAX_CACHED_FILES);
         assert!(cached.contains(&0) && !cached.contains(&1), "{cached:?}");
     }

@@ -17,12 +17,12 @@ use rustix::time::{ClockId, Timespec};
 use crate::error::Error;
 use crate::project::Directory;
 
+use super::list::{WalkStep, walk};
 use super::open::Tree;
-use super::walk::{WalkStep, walk};
 
 impl Tree {
     /// Every regular file of the tree. `None` if there are more than `max` names.
-    pub(crate) fn names(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
+    pub fn names(&self, max: usize) -> Result<Option<Arc<Names>>, Error> {
         if let Some(known) = self.known_names() {
             return Ok(Some(known));
         }
@@ -45,7 +45,7 @@ impl Tree {
         }
         let names = (seen <= max).then(|| Arc::new(Names { files, marks }));
         if let ([_], Some(names)) = (sections.as_slice(), &names) {
-            self.workspace().names_cache().insert(names);
+            self.workspace().shared().names.insert(names);
         }
         Ok(names)
     }
@@ -54,7 +54,7 @@ impl Tree {
     pub(crate) fn known_names(&self) -> Option<Arc<Names>> {
         let sections = self.sections();
         let [top] = sections.as_slice() else { return None };
-        let known = self.workspace().names_cache().find(mark(&rustix::fs::fstat(top).ok()?))?;
+        let known = self.workspace().shared().names.find(mark(&rustix::fs::fstat(top).ok()?))?;
         known.marks.are_unchanged(top).then_some(known)
     }
 
@@ -155,11 +155,11 @@ fn mark(status: &Stat) -> Mark {
     ((status.st_dev, status.st_ino), (status.st_ctime, i64::try_from(status.st_ctime_nsec).unwrap_or_default()))
 }
 
-/// The names of the sessions that were used last. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+/// The names of the sessions that were used last.
+#[derive(Debug, Default)]
 pub(crate) struct NamesCache {
     /// The last used is at the end.
-    cached: Arc<Mutex<Vec<Arc<Names>>>>,
+    cached: Mutex<Vec<Arc<Names>>>,
 }
 
 /// Number of cached sessions.
@@ -217,7 +217,7 @@ mod tests {
     fn settled(session: &Session) -> Arc<Names> {
         let began = Instant::now();
         loop {
-            let names = session.names(MAX_COUNT).unwrap().unwrap();
+            let names = session.tree().names(MAX_COUNT).unwrap().unwrap();
             if names.marks.directories.is_some() {
                 return names;
             }
@@ -262,12 +262,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let session = session(&workspace(directory.path()));
         assert!(
-            session.names(MAX_COUNT).unwrap().unwrap().marks.directories.is_none(),
+            session.tree().names(MAX_COUNT).unwrap().unwrap().marks.directories.is_none(),
             "its directories changed recently"
         );
         settled(&session);
         fs::create_dir(session.work().path().join("data/deep")).unwrap();
-        let before = session.names(MAX_COUNT).unwrap().unwrap();
+        let before = session.tree().names(MAX_COUNT).unwrap().unwrap();
         assert!(before.marks.directories.is_none());
         fs::write(session.work().path().join("data/deep/new"), "x").unwrap();
         assert_eq!(session.new_since(&before, MAX_COUNT).unwrap().unwrap(), ["data/deep/new"]);
@@ -292,7 +292,7 @@ mod tests {
         workspace.remove_session(&"s".parse().unwrap()).unwrap();
         let new = session(&workspace);
         assert!(new.tree().known_names().is_none());
-        assert!(new.names(MAX_COUNT).unwrap().unwrap().files().is_empty());
+        assert!(new.tree().names(MAX_COUNT).unwrap().unwrap().files().is_empty());
     }
 
     #[test]

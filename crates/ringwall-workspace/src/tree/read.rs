@@ -1,19 +1,24 @@
 //! Reads the text of a file, or a page of its lines.
 //!
 //! A line ends with `\n` only, so joined lines are the file. A page may show a write of a box half
-//! done; writes of the API replace the whole file and are never seen in part.
+//! done; writes of the API replace the whole file and are never seen in part. The memory for file
+//! contents in responses is limited over all workspaces: short texts are not counted, and a request
+//! for a long one that does not fit is rejected as busy.
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::Stat;
 
 use crate::error::Error;
+use crate::fs::read::file_size;
+use crate::workspaces::Shared;
 
 use super::error::FilesError;
-use super::find::{Links, file_size};
-use super::lines::{LineFinder, LineIndexCache, STRIDE, read_at};
-use super::memory::{MAX_UNCOUNTED_BYTES, TextMemory, TextShare};
+use super::find::Links;
+use super::lines::{LineFinder, LineIndexCache, STRIDE, read_up_to};
 use super::open::Tree;
 use super::path::AgentPath;
 
@@ -93,8 +98,7 @@ impl Tree {
     /// Reads lines of a file. Lines beyond the end of the file are left out.
     pub fn read(&self, path: &AgentPath, lines: Lines) -> Result<Text, Error> {
         let (file, status) = self.open_file(path, Links::Followed)?;
-        let (indexes, memory) = (self.workspace().line_indexes(), self.workspace().text_memory());
-        let Part { bytes, count, share } = read_lines(path, &file, &status, lines, indexes, memory)?;
+        let Part { bytes, count, share } = read_lines(path, &file, &status, lines, self.workspace().shared())?;
         let content = String::from_utf8(bytes).map_err(|_| FilesError::NotText(path.given().to_owned()))?;
         Ok(Text { content, count, _share: share })
     }
@@ -107,17 +111,10 @@ struct Part {
     share: Option<TextShare>,
 }
 
-fn read_lines(
-    path: &AgentPath,
-    file: &File,
-    status: &Stat,
-    lines: Lines,
-    indexes: &LineIndexCache,
-    memory: &TextMemory,
-) -> Result<Part, Error> {
+fn read_lines(path: &AgentPath, file: &File, status: &Stat, lines: Lines, shared: &Shared) -> Result<Part, Error> {
     let size = file_size(status);
     let too_large = || Error::from(FilesError::TooLarge { path: path.given().to_owned(), max: MAX_TEXT });
-    let Some(start) = find(path, file, status, lines.first, indexes)?.filter(|start| *start < size) else {
+    let Some(start) = find(path, file, status, lines.first, &shared.line_indexes)?.filter(|start| *start < size) else {
         return Ok(Part::default());
     };
     if lines.count.is_none() && size - start > MAX_TEXT {
@@ -128,7 +125,7 @@ fn read_lines(
     let mut left = lines.count.unwrap_or(u64::MAX);
     let (mut offset, mut count) = (start, 0);
     loop {
-        let piece = read_at(file, &mut buffer, offset, size - offset).map_err(Error::UseTree)?;
+        let piece = read_up_to(file, &mut buffer, offset, size - offset).map_err(Error::UseTree)?;
         if piece.is_empty() {
             break;
         }
@@ -145,7 +142,8 @@ fn read_lines(
         }
         if share.is_none() && (bytes.len() + taken) as u64 > MAX_UNCOUNTED_BYTES {
             let longest = (size - start).min(MAX_TEXT);
-            share = Some(memory.acquire(longest).ok_or_else(|| FilesError::Crowded(path.given().to_owned()))?);
+            share =
+                Some(shared.text_memory.acquire(longest).ok_or_else(|| FilesError::Crowded(path.given().to_owned()))?);
             // Reserved at once, because growing the buffer step by step would copy it repeatedly.
             bytes.reserve_exact(usize::try_from(longest).unwrap_or_default());
         }
@@ -190,6 +188,38 @@ pub(super) fn unreadable(error: io::Error) -> Error {
     Error::UseTree(error)
 }
 
+/// Texts up to this length are not counted.
+pub(super) const MAX_UNCOUNTED_BYTES: u64 = 1 << 20;
+/// Eight texts of the maximum length.
+const MAX_TOTAL_BYTES: u64 = 512 << 20;
+
+/// The memory in use. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TextMemory {
+    taken: Arc<AtomicU64>,
+}
+
+/// A share of the memory, released when dropped.
+#[derive(Debug)]
+pub(super) struct TextShare {
+    memory: TextMemory,
+    bytes: u64,
+}
+
+impl TextMemory {
+    pub(super) fn acquire(&self, bytes: u64) -> Option<TextShare> {
+        let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= MAX_TOTAL_BYTES);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(TextShare { memory: self.clone(), bytes })
+    }
+}
+
+impl Drop for TextShare {
+    fn drop(&mut self) {
+        self.memory.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,7 +239,7 @@ mod tests {
             tree.write(&long, &[b'x'; 3 << 20]).unwrap();
             tree.write(&short, b"short\n").unwrap();
         }
-        let rest = tree.workspace().text_memory().acquire((512 << 20) - (5 << 20)).unwrap();
+        let rest = tree.workspace().shared().text_memory.acquire((512 << 20) - (5 << 20)).unwrap();
         let held = tree.read(&long, Lines::ALL).unwrap();
         assert_eq!(held.content().len(), 3 << 20);
         // The limit is shared by all workspaces and applies to long texts only.
@@ -221,6 +251,6 @@ mod tests {
         drop(held);
         drop(other.read(&long, Lines::ALL).unwrap());
         drop(rest);
-        assert!(tree.workspace().text_memory().acquire(512 << 20).is_some(), "all memory was released");
+        assert!(tree.workspace().shared().text_memory.acquire(512 << 20).is_some(), "all memory was released");
     }
 }

@@ -1,22 +1,26 @@
-//! Writes a file: the content goes to a file in `.staging`, which is renamed when it is complete
-//! and synced.
+//! Writes and deletes files.
 //!
-//! A reader sees the old or the new content, also after a crash. Missing parent directories are
+//! New content goes to a file in `.staging`, which is renamed when it is complete and synced, so a
+//! reader sees the old or the new content, also after a crash. Missing parent directories are
 //! created, and symlinks in the path are not followed; a symlink with the name of the file is
 //! replaced. A replaced file passes its permission bits on, so that a script stays executable.
+//!
+//! A file or directory is deleted by renaming it into `.staging`. Erasing a large tree there takes
+//! long, but needs no lock. Of a symlink the link itself is deleted, not its target.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
 
-use ringwall_ids::random_digits;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use ringwall_ids::{quote, random_digits};
+use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::fs::beneath;
+use crate::fs::erase::{erase, move_to_staging};
+use crate::project::READABLE_DIRECTORY;
 use crate::relative_path::RelativePath;
-use crate::workspaces::{Owner, Workspace};
+use crate::workspaces::Workspace;
 
 use super::error::FilesError;
 use super::find::{file_type, files_error};
@@ -26,7 +30,6 @@ use super::path::{AgentPath, Section};
 /// Prefix of names in `.staging` that are being written and belong to no exec.
 pub(crate) const WRITE_PREFIX: &str = "arriving-";
 const NEW_FILE: Mode = Mode::from_raw_mode(0o644);
-const NEW_DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 const RIGHTS: Mode = Mode::from_raw_mode(0o777);
 /// Attempts, because a box may remove directories as fast as they are created.
 const MAX_ATTEMPTS: u32 = 16;
@@ -113,7 +116,7 @@ impl Tree {
         let parent = match parent {
             None => top,
             Some(parent) => {
-                created = ensure_parent(top, parent, owner)?;
+                created = beneath::ensure_directories(top, parent, READABLE_DIRECTORY, owner)?;
                 &created
             }
         };
@@ -129,9 +132,7 @@ impl Tree {
         // No box can open the file before the rename, so the order of `fchmod` and `chown` does not
         // matter.
         rustix::fs::fchmod(&staged.file, mode)?;
-        if owner != Owner::server() {
-            beneath::set_owner(&staged.file, owner.uid, owner.gid)?;
-        }
+        beneath::set_owner_of_new(&staged.file, owner)?;
         rustix::fs::renameat(self.workspace().staging(), staged.name.as_str(), parent, name)
     }
 }
@@ -142,37 +143,43 @@ pub(super) fn check_target(path: &AgentPath) -> Result<(), FilesError> {
     path.file().map(drop)
 }
 
-/// Opens a directory beneath a section and creates its missing parts. A symlink in the path is
-/// ELOOP.
-fn ensure_parent(top: &OwnedFd, path: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
-    match beneath::look_up(top, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
-        Err(Errno::NOENT) => {}
-        outcome => return outcome,
-    }
-    let mut components = path.split('/');
-    let mut handle = ensure_directory(top, components.next().unwrap_or(path), owner)?;
-    for name in components {
-        handle = ensure_directory(&handle, name, owner)?;
-    }
-    Ok(handle)
+/// A file or directory in `.staging` that still takes disk space.
+#[derive(Debug)]
+#[must_use = "what is deleted takes up room until it is erased"]
+pub struct Removed {
+    pub(crate) workspace: Workspace,
+    pub(crate) name: String,
+    pub(crate) given: String,
 }
 
-pub(crate) fn ensure_directory(parent: &OwnedFd, name: &str, owner: Owner) -> rustix::io::Result<OwnedFd> {
-    let locate = || beneath::look_up(parent, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
-    match locate() {
-        Err(Errno::NOENT) => {}
-        outcome => return outcome,
+impl Tree {
+    /// Renames what is at a path into `.staging`. The sections themselves cannot be deleted.
+    pub fn delete(&self, path: &AgentPath) -> Result<Removed, Error> {
+        let Some(inner) = path.inner() else { return Err(FilesError::OutOfScope(path.given().to_owned()).into()) };
+        let (parent, name) = inner.split();
+        let remove = || {
+            let parent = beneath::locate_directory(self.section(path.section()), parent.unwrap_or("."))?;
+            move_to_staging(parent, name, self.workspace().staging())
+        };
+        let moved = match remove() {
+            // The server is rootless and owns the directories, so it may restore their modes.
+            // Moving a directory changes its `..` entry and needs write permission on it.
+            Err(Errno::ACCESS) => {
+                self.restore_path_access(path);
+                remove()
+            }
+            Err(Errno::NOTDIR) if self.meets_link(path) => Err(Errno::LOOP),
+            outcome => outcome,
+        };
+        let name = moved.map_err(|errno| files_error(path, errno))?;
+        Ok(Removed { workspace: self.workspace().clone(), name, given: path.given().to_owned() })
     }
-    match rustix::fs::mkdirat(parent, name, NEW_DIRECTORY) {
-        Ok(()) => {}
-        Err(Errno::EXIST) => return locate(),
-        Err(errno) => return Err(errno),
+}
+
+impl Removed {
+    /// Frees the disk space. After an error the next start of the server does.
+    pub fn erase(self) -> Result<(), Error> {
+        let to_error = |errno: Errno| Error::Remove { subject: quote(&self.given), source: errno.into() };
+        erase(self.workspace.staging(), &self.name).map_err(to_error)
     }
-    let created = locate()?;
-    // If a box replaced the directory meanwhile, this changes another directory of the box's own.
-    beneath::set_mode(&created, NEW_DIRECTORY)?;
-    if owner != Owner::server() {
-        beneath::set_owner(&created, owner.uid, owner.gid)?;
-    }
-    Ok(created)
 }

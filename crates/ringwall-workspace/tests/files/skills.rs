@@ -341,7 +341,7 @@ fn deleted_skill_is_removed_without_following_symlinks() {
     symlink(fixture.outside(), fixture.host_path("skills/link")).unwrap();
     set_owner(&fixture.host_path("skills/x/out"));
     fs::set_permissions(fixture.host_path("skills/x"), Permissions::from_mode(0o000)).unwrap();
-    drop(tree.delete_skill(&name("x")).unwrap());
+    tree.delete_skill(&name("x")).unwrap().erase().unwrap();
     assert_eq!(names(&fixture.host_path("skills")), ["link", "y"]);
     for missing in ["x", "nowhere", "link"] {
         let error = tree.delete_skill(&name(missing)).unwrap_err();

@@ -3,6 +3,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests change their directories as a box or an operator could")]
 
+pub(crate) mod fixture;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::baselines::fixture::{Fixture, agent, contents, list, name, owner, texts};
+use fixture::{Fixture, agent, contents, list, name, owner, texts};
 
 impl Fixture {
     /// A sync that is interrupted after `count` steps.
@@ -87,7 +89,7 @@ fn deleted_skill_stays_deleted_until_uploaded() {
     fixture.publish(&[("s/SKILL.md", "1"), ("t/SKILL.md", "1")]);
     fixture.sync(&tree);
     fixture.sync(&other);
-    drop(fixture.baselines.delete(&agent(), &tree, &name("s")).unwrap());
+    fixture.baselines.delete(&agent(), &tree, &name("s")).unwrap().erase().unwrap();
     // By a box; the server is not notified.
     fs::remove_dir_all(fixture.skills("one").join("t")).unwrap();
     fixture.publish(&[("s/SKILL.md", "2"), ("s/more", "2"), ("t/SKILL.md", "2"), ("t/more", "2")]);

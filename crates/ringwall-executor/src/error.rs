@@ -1,18 +1,14 @@
 //! Errors between grant and outcome: what failed, on what, and what to do.
 
-mod aio;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ringwall_jail::report::{Failure, ProtectionName, Step};
 use ringwall_policy::{DockerImage, Grant};
 
+use crate::aio_service::AioError;
 use crate::backend;
 use crate::image::ImageError;
-
-pub use aio::AioError;
-pub(crate) use aio::MAX_ANSWER;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -33,11 +29,7 @@ pub enum Error {
     #[error("{} cannot be read by this user", .0.display())]
     DirectoryUnreadable(PathBuf),
     #[error("could not open {}", path.display())]
-    OpenDirectory {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    OpenDirectory { path: PathBuf, source: std::io::Error },
     #[error("reading the host's directories that this box shows took longer than {} s", timeout.as_secs())]
     HostViewTimeout { timeout: Duration },
     #[error("reading the host's directories that this box shows failed")]
@@ -59,11 +51,7 @@ pub enum Error {
     #[error("the container ended before it was connected to the server's proxy: {words}")]
     EgressWithheld { words: String },
     #[error("could not make the socket {}", path.display())]
-    OpenProxySocketReceiver {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    OpenProxySocketReceiver { path: PathBuf, source: std::io::Error },
     #[error("docker cannot mount the path {}", .0.display())]
     PathNotForDocker(PathBuf),
     #[error("docker cannot be given the environment variable {key}: {why}")]
@@ -77,11 +65,7 @@ pub enum Error {
     #[error("{0:?} is not a valid name for a container")]
     ExecIdMalformed(String),
     #[error("could not read or make {}", path.display())]
-    InstanceFile {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
+    InstanceFile { path: PathBuf, source: std::io::Error },
     #[error("the {backend} backend is not available: {why}")]
     BackendUnavailable { backend: &'static str, why: String },
     #[error("the {backend} backend lacks a protection, {name:?}: {why}")]
