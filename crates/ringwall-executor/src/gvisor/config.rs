@@ -1,5 +1,5 @@
-//! Converts a grant to gVisor's `config.json` (Open Container Initiative). Pure, and shown by a
-//! snapshot test.
+//! Converts a grant to gVisor's `config.json` (OCI runtime specification). Pure; `tests` holds a
+//! snapshot of it.
 //!
 //! All permissions of a box are decided in this file. Its limits are not in the configuration:
 //! `runsc` is started in cgroups of ours. The configuration contains the values of the environment
@@ -12,7 +12,7 @@ use ringwall_jail::plan::{MountAccess, Owner, Resource};
 use ringwall_policy::{Field, Grant};
 use serde_json::{Value, json};
 
-use super::room::{self, BOX};
+use super::runsc_root::{BOX, project};
 use crate::box_layout;
 use crate::error::Error;
 use crate::host::{Host, SystemKind};
@@ -31,17 +31,17 @@ pub(super) fn config(grant: &Grant, host: &Host, sources: &Sources, owner: Owner
         Stay::SessionBox => lower::agent_command(),
     };
     let allowed = &grant.effective().limits;
-    let nothing: [&str; 0] = [];
+    let none: [&str; 0] = [];
     Ok(json!({
         "ociVersion": "1.0.2",
         "process": {
             "terminal": false,
-            "user": { "uid": owner.uid, "gid": owner.gid, "additionalGids": nothing },
+            "user": { "uid": owner.uid, "gid": owner.gid, "additionalGids": none },
             "args": texts("an argument that is not UTF-8", &command.argv)?,
             "env": texts("an environment variable that is not UTF-8", &command.environment)?,
             "cwd": text("a directory that is not UTF-8", &command.directory)?,
             "capabilities": {
-                "bounding": nothing, "effective": nothing, "inheritable": nothing, "permitted": nothing, "ambient": nothing,
+                "bounding": none, "effective": none, "inheritable": none, "permitted": none, "ambient": none,
             },
             "noNewPrivileges": true,
             "rlimits": limits::resource_limits(allowed.get(Field::Pids) + stay.own_processes(), host).iter().map(|limit| json!({
@@ -76,14 +76,11 @@ fn mounts(host: &Host, sources: &Sources, owner: Owner, scratch: u64, stay: Stay
     );
     mounts.extend(sources.project.iter().filter_map(|place| {
         let (_, access) = place.content.as_ref()?;
-        Some(bind(
-            place.at,
-            &room::project(place.at),
-            match access {
-                MountAccess::ReadOnly => "ro",
-                MountAccess::ReadWrite => "rw",
-            },
-        ))
+        let access = match access {
+            MountAccess::ReadOnly => "ro",
+            MountAccess::ReadWrite => "rw",
+        };
+        Some(bind(place.at, &project(place.at), access))
     }));
     if stay == Stay::SessionBox {
         mounts.push(bind(AGENT, AGENT, "ro"));
@@ -112,7 +109,3 @@ fn text<'a>(what: &'static str, bytes: &'a CString) -> Result<&'a str, Error> {
 fn texts<'a>(what: &'static str, words: &'a [CString]) -> Result<Vec<&'a str>, Error> {
     words.iter().map(|word| text(what, word)).collect()
 }
-
-#[cfg(test)]
-#[path = "config_tests.rs"]
-mod tests;

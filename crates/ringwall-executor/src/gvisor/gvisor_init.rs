@@ -32,23 +32,23 @@ pub(super) struct GvisorInit {
     /// Pidfd of the init process, PID 1 of the namespaces.
     init: OwnedFd,
     /// Its parent on the host, which ends after everything inside.
-    _outside: Child,
+    _parent: Child,
 }
 
 #[derive(Debug)]
 struct Shared {
     control: UnixStream,
-    waiting: Mutex<Waiting>,
+    pending: Mutex<Pending>,
     numbers: AtomicU32,
 }
 
 /// Callers that wait for a report.
 #[derive(Debug, Default)]
-struct Waiting {
+struct Pending {
     programs: HashMap<u32, oneshot::Sender<Ending>>,
-    over: Option<oneshot::Sender<u64>>,
+    all_ended: Option<oneshot::Sender<u64>>,
     /// The init process has ended; no report will come.
-    is_silent: bool,
+    is_closed: bool,
 }
 
 impl GvisorInit {
@@ -56,7 +56,7 @@ impl GvisorInit {
     pub(super) async fn begin(program: &Program, operations: &[Operation]) -> Result<Self, Error> {
         let (ours, theirs) = wire::pair().map_err(talk)?;
         #[expect(clippy::disallowed_methods, reason = "the program that is started is the product's own jail")]
-        let outside = Command::new(program.path())
+        let parent = Command::new(program.path())
             .arg0(PROCESS_NAME)
             .env_clear()
             .stdin(Stdio::from(theirs))
@@ -80,9 +80,9 @@ impl GvisorInit {
                 return Err(Error::JailDied);
             }
         };
-        let shared = Arc::new(Shared { control, waiting: Mutex::default(), numbers: AtomicU32::new(0) });
+        let shared = Arc::new(Shared { control, pending: Mutex::default(), numbers: AtomicU32::new(0) });
         tokio::spawn(listen(Arc::clone(&shared)));
-        Ok(GvisorInit { shared, init, _outside: outside })
+        Ok(GvisorInit { shared, init, _parent: parent })
     }
 
     /// Starts a program and waits for its end. `None` if the init process ended first.
@@ -90,50 +90,49 @@ impl GvisorInit {
         &self,
         argv: Vec<CString>,
         streams: [OwnedFd; 3],
-        entrance: (CgroupEntry, Vec<BorrowedFd<'_>>),
+        (entry, cgroups): (CgroupEntry, Vec<BorrowedFd<'_>>),
     ) -> Option<Ending> {
-        let (entry, entrance) = entrance;
-        let descriptors: Vec<BorrowedFd<'_>> = streams.iter().map(AsFd::as_fd).chain(entrance).collect();
-        let told = self.order(|number| GvisorRequest::Run { number, argv, entry }, &descriptors)?;
+        let descriptors: Vec<BorrowedFd<'_>> = streams.iter().map(AsFd::as_fd).chain(cgroups).collect();
+        let ending = self.request(|number| GvisorRequest::Run { number, argv, entry }, &descriptors)?;
         // Our copies are closed at once, so that readers see the end of the pipe when the program
         // ends.
         drop(streams);
-        told.await.ok()
+        ending.await.ok()
     }
 
     /// Reports the end of the process whose PID is in `file` (a path in runsc's root).
     pub(super) fn follow(&self, file: CString) -> Option<oneshot::Receiver<Ending>> {
-        self.order(|number| GvisorRequest::Follow { number, file }, &[])
+        self.request(|number| GvisorRequest::Follow { number, file }, &[])
     }
 
-    fn order(
+    fn request(
         &self,
-        order: impl FnOnce(u32) -> GvisorRequest,
+        request: impl FnOnce(u32) -> GvisorRequest,
         descriptors: &[BorrowedFd<'_>],
     ) -> Option<oneshot::Receiver<Ending>> {
         let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
-        let (tell, told) = oneshot::channel();
+        let (sender, ending) = oneshot::channel();
         {
-            let mut waiting = self.shared.lock();
-            if waiting.is_silent {
+            let mut pending = self.shared.pending.lock();
+            if pending.is_closed {
                 return None;
             }
-            waiting.programs.insert(number, tell);
+            pending.programs.insert(number, sender);
         }
-        wire::send(&self.shared.control, &order(number), descriptors).ok()?;
-        Some(told)
+        wire::send(&self.shared.control, &request(number), descriptors).ok()?;
+        Some(ending)
     }
 
     /// Ends everything in the namespaces and returns the CPU time of all of it in microseconds.
     pub(super) async fn end(&self) -> Option<u64> {
-        let (tell, told) = oneshot::channel();
-        self.shared.lock().over = Some(tell);
-        let cost = match wire::send(&self.shared.control, &GvisorRequest::End, &[]) {
-            Ok(()) => told.await.ok(),
+        let (sender, cpu_time) = oneshot::channel();
+        self.shared.pending.lock().all_ended = Some(sender);
+        let cpu_time = match wire::send(&self.shared.control, &GvisorRequest::End, &[]) {
+            Ok(()) => cpu_time.await.ok(),
             Err(_) => None,
         };
-        self.gone().await;
-        cost
+        self.wait().await;
+        cpu_time
     }
 
     /// Ends everything in the namespaces without waiting for a report.
@@ -142,7 +141,7 @@ impl GvisorInit {
     }
 
     /// Waits until every process in the namespaces is dead.
-    pub(super) async fn gone(&self) {
+    pub(super) async fn wait(&self) {
         ended(&self.init).await;
     }
 }
@@ -153,29 +152,23 @@ impl Drop for GvisorInit {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Waiting> {
-        self.waiting.lock()
-    }
-}
-
 /// Passes reports to their callers until the init process has ended.
 async fn listen(shared: Arc<Shared>) {
     while let Ok(Some((report, _))) = receive(&shared.control).await {
-        let mut waiting = shared.lock();
+        let mut pending = shared.pending.lock();
         match report {
             GvisorReport::Ended { number, ending } => {
-                if let Some(tell) = waiting.programs.remove(&number) {
-                    let _ = tell.send(ending);
+                if let Some(sender) = pending.programs.remove(&number) {
+                    let _ = sender.send(ending);
                 }
             }
             GvisorReport::AllEnded { cpu_microseconds } => {
-                if let Some(tell) = waiting.over.take() {
-                    let _ = tell.send(cpu_microseconds);
+                if let Some(sender) = pending.all_ended.take() {
+                    let _ = sender.send(cpu_microseconds);
                 }
             }
             GvisorReport::Ready | GvisorReport::Failed(_) => {}
         }
     }
-    *shared.lock() = Waiting { is_silent: true, ..Waiting::default() };
+    *shared.pending.lock() = Pending { is_closed: true, ..Pending::default() };
 }

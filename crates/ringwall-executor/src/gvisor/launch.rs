@@ -22,9 +22,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use super::gvisor_init::GvisorInit;
-use super::room::{BUNDLE, KERNEL, RUNSC, STATE};
-use super::running::Kept;
-use super::{config, room};
+use super::running::BoxResources;
+use super::runsc_root::{BUNDLE, KERNEL, RUNSC, STATE};
+use super::{config, runsc_root};
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::{Error, talk};
@@ -41,7 +41,7 @@ use crate::{backend, counters, host, protection};
 /// The container's name; each runsc root has one container.
 const NAME: &str = "box";
 /// The same limit as for docker.
-const STARTED_WITHIN: Duration = Duration::from_secs(9);
+const START_TIMEOUT: Duration = Duration::from_secs(9);
 const MAX_STDERR_LEN: u64 = 16 * 1024;
 const EACCES: i32 = 13;
 const ENOEXEC: i32 = 8;
@@ -51,7 +51,7 @@ impl Executor {
     pub fn gvisor(&self) -> Result<&Path, String> {
         match (&self.runsc, self.host.privilege) {
             (Some(runsc), Privilege::Root) => Ok(runsc),
-            (Some(_), Privilege::Rootless) => Err("runsc is there, but needs root".to_owned()),
+            (Some(_), Privilege::Rootless) => Err("runsc is installed but needs a server that runs as root".to_owned()),
             (None, _) => Err("there is no runsc in PATH".to_owned()),
         }
     }
@@ -72,9 +72,9 @@ impl Executor {
     async fn launch_on_gvisor(&self, grant: &Grant, stay: Stay) -> Result<RunningBox, Error> {
         let unavailable = |why| Error::BackendUnavailable { backend: backend::GVISOR, why };
         let runsc = self.gvisor().map_err(unavailable)?;
-        match tokio::time::timeout(STARTED_WITHIN, self.launch(runsc, grant, stay)).await {
+        match tokio::time::timeout(START_TIMEOUT, self.launch(runsc, grant, stay)).await {
             Ok(started) => started,
-            Err(_) => Err(unavailable(format!("the box was not up within {} s", STARTED_WITHIN.as_secs()))),
+            Err(_) => Err(unavailable(format!("the box did not start within {} s", START_TIMEOUT.as_secs()))),
         }
     }
 
@@ -96,15 +96,15 @@ impl Executor {
         if grant.effective().net != ringwall_policy::Net::None {
             return Err(Error::NotForGvisor("a network"));
         }
-        let owner = owner(grant).ok_or(Error::NotForGvisor("a box that is nobody's"))?;
+        let owner = owner(grant).ok_or(Error::NotForGvisor("a box without an owner on the host"))?;
         let mut sources = Sources::open(grant, &self.images, self.data.as_deref()).await?;
         sources.project.extend(sources.workspace.take().map(session_path));
         check_working_directory(grant, &sources.project)?;
         let config = config::config(grant, &self.host, &sources, owner, stay)?;
         let (masked, config) = (host::kernel_mounts()?, config.to_string().into_bytes());
-        let mut operations = room::operations(&self.host, &masked, &sources, owner, runsc, config)?;
+        let mut operations = runsc_root::operations(&self.host, &masked, &sources, owner, runsc, config)?;
         if stay == Stay::SessionBox {
-            operations.extend(room::agent(&program::agent(self.host.privilege)?));
+            operations.extend(runsc_root::agent(&program::agent(self.host.privilege)?));
         }
 
         let name = self.spawner.group_name(self.started.fetch_add(1, Ordering::Relaxed));
@@ -114,17 +114,17 @@ impl Executor {
         let version = cgroups.as_ref().map(|cgroups| cgroups.version);
         let groups = cgroups.as_ref().map(Groups::make).transpose().map_err(Error::Setup)?.unwrap_or_default();
         protections.extend_from_slice(&groups.protections);
-        let mut kept = Kept::new(groups);
-        complete(&mut protections);
+        let mut resources = BoxResources::new(groups);
+        add_protections(&mut protections);
         protection::check(grant, &protections, backend::GVISOR)?;
 
-        let gvisor_init = kept.keep(GvisorInit::begin(self.spawner.program(), &operations).await?);
+        let gvisor_init = resources.set_init(GvisorInit::begin(self.spawner.program(), &operations).await?);
         let (streams, theirs) = Streams::pipes(owner).map_err(talk)?;
-        let create = words(&["create", "--bundle", BUNDLE, "--pid-file", KERNEL, NAME]);
-        let created = gvisor_init.run(create, theirs, kept.entrance(version)).await;
+        let create = runsc_command(&["create", "--bundle", BUNDLE, "--pid-file", KERNEL, NAME]);
+        let created = gvisor_init.run(create, theirs, resources.cgroup_entry(version)).await;
         if created != Some(Ending::Exited(0)) {
             let words = match streams.into_pipes() {
-                Some([_, _, stderr]) => read(stderr).await,
+                Some([_, _, stderr]) => read_text(stderr).await,
                 None => String::new(),
             };
             return Err(Error::GvisorRefused { words });
@@ -132,44 +132,44 @@ impl Executor {
         // Follows before `start`, because the command may end at once. gVisor's kernel ends with
         // the command and with its exit code.
         let ended = gvisor_init.follow(literal(KERNEL)).ok_or(Error::JailDied)?;
-        let (complaint, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(talk)?;
-        let started = gvisor_init.run(words(&["start", NAME]), [null()?, null()?, theirs], NOWHERE);
-        let (started, complaint) = tokio::join!(started, read(complaint));
+        let (stderr, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(talk)?;
+        let started = gvisor_init.run(runsc_command(&["start", NAME]), [null()?, null()?, theirs], NO_CGROUP);
+        let (started, message) = tokio::join!(started, read_text(stderr));
         if started != Some(Ending::Exited(0)) {
-            return Err(explain(grant, complaint));
+            return Err(explain(grant, message));
         }
         drop(sources);
         let time_limit = match stay {
             Stay::OneCommand => time_limit(grant),
             Stay::SessionBox => None,
         };
-        Ok(kept.into_running(gvisor_init, ended, streams, protections, time_limit))
+        Ok(resources.into_running(gvisor_init, ended, streams, protections, time_limit))
     }
 }
 
 /// For a program that joins no cgroup.
-pub(super) const NOWHERE: (CgroupEntry, Vec<BorrowedFd<'static>>) = (CgroupEntry::None, Vec::new());
+pub(super) const NO_CGROUP: (CgroupEntry, Vec<BorrowedFd<'static>>) = (CgroupEntry::None, Vec::new());
 
 /// A `runsc` command line. No `--platform` is given, because the platforms depend on gVisor's
 /// version.
-fn words(command: &[&str]) -> Vec<CString> {
+fn runsc_command(command: &[&str]) -> Vec<CString> {
     // The cgroups are ours, and the box has no network.
     let always = [RUNSC, "--root", STATE, "--network=none", "--ignore-cgroups"];
     always.iter().chain(command).map(|word| literal(word)).collect()
 }
 
 /// Freezes or thaws every process of the box.
-pub(super) fn words_of_pause(pause: Pause) -> Vec<CString> {
+pub(super) fn pause_command(pause: Pause) -> Vec<CString> {
     let verb = match pause {
         Pause::Begin => "pause",
         Pause::End => "resume",
     };
-    words(&[verb, NAME])
+    runsc_command(&[verb, NAME])
 }
 
 /// Sends a signal to every process of the box.
-pub(super) fn words_of_signal(signal: Signal) -> Vec<CString> {
-    words(&["kill", "--all", NAME, &signal.as_raw().to_string()])
+pub(super) fn kill_command(signal: Signal) -> Vec<CString> {
+    runsc_command(&["kill", "--all", NAME, &signal.as_raw().to_string()])
 }
 
 pub(super) fn null() -> Result<OwnedFd, Error> {
@@ -177,54 +177,55 @@ pub(super) fn null() -> Result<OwnedFd, Error> {
 }
 
 /// Reads a pipe to its end, up to [`MAX_STDERR_LEN`].
-async fn read(from: OwnedFd) -> String {
-    let mut said = Vec::new();
+async fn read_text(from: OwnedFd) -> String {
+    let mut text = Vec::new();
     if let Ok(from) = pipe::Receiver::from_owned_fd(from) {
-        let _ = from.take(MAX_STDERR_LEN).read_to_end(&mut said).await;
+        let _ = from.take(MAX_STDERR_LEN).read_to_end(&mut text).await;
     }
-    String::from_utf8_lossy(&said).trim().to_owned()
+    String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 /// Adds the protections that do not depend on cgroups.
-fn complete(protections: &mut Vec<Protection>) {
-    for protection in protections.iter_mut().filter(|protection| protection.state == ProtectionState::Enforced) {
-        if protection.name == ProtectionName::PidsLimit {
-            let why = "gVisor's own threads count too, and have room of their own";
-            *protection = Protection::partial(ProtectionName::PidsLimit, why);
-        }
-    }
+fn add_protections(protections: &mut Vec<Protection>) {
+    use ProtectionName::{CgroupNamespace, Landlock, OpenFiles, PidsLimit, ResourceLimits, Seccomp, UserNamespace};
+    let limits_pids =
+        protections.iter().any(|known| known.name == PidsLimit && known.state == ProtectionState::Enforced);
     protections.extend(protection::OF_EVERY_BACKEND.map(Protection::enforced));
-    protections.retain(|known| known.name != ProtectionName::CgroupNamespace);
-    let why = "gVisor's own kernel shows the box no cgroups; its process on the host has no such namespace";
-    protections.push(Protection::partial(ProtectionName::CgroupNamespace, why));
-    protections.push(Protection::partial(
-        ProtectionName::UserNamespace,
-        "gVisor's kernel runs as nobody; to it the box is its workspace's owner",
-    ));
-    protections.push(Protection::partial(ProtectionName::Seccomp, "gVisor's own kernel answers the calls"));
-    protections.push(Protection::not_available(ProtectionName::Landlock, "gVisor's kernel does not have it"));
-    protections.retain(|known| known.name != ProtectionName::OpenFiles);
-    let why = "gVisor's kernel opens the files on the host; only the descriptors of its process limit them";
-    protections.push(Protection::partial(ProtectionName::OpenFiles, why));
-    protections.push(Protection::partial(ProtectionName::ResourceLimits, "kept by gVisor's own kernel"));
+    let mut own = vec![
+        Protection::partial(
+            CgroupNamespace,
+            "gVisor's own kernel shows the box no cgroups; its process on the host has no such namespace",
+        ),
+        Protection::partial(UserNamespace, "gVisor's kernel runs as nobody; to it the box is its workspace's owner"),
+        Protection::partial(Seccomp, "gVisor's own kernel answers the calls"),
+        Protection::not_available(Landlock, "gVisor's kernel does not have it"),
+        Protection::partial(
+            OpenFiles,
+            "gVisor's kernel opens the files on the host; only the descriptors of its process limit them",
+        ),
+        Protection::partial(ResourceLimits, "kept by gVisor's own kernel"),
+    ];
+    if limits_pids {
+        own.push(Protection::partial(PidsLimit, "gVisor's own threads count too; the limit is raised for them"));
+    }
+    protections.retain(|known| own.iter().all(|own| own.name != known.name));
+    protections.append(&mut own);
     protections.extend(counters::protections_of_gvisor(host::privilege()));
     protections.sort_by_key(|protection| protection.name);
 }
 
 /// Determines from the text of `runsc start` why the command was not started; its exit code does
 /// not tell.
-fn explain(grant: &Grant, complaint: String) -> Error {
+fn explain(grant: &Grant, message: String) -> Error {
     let command = grant.argv().first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    let is_about_the_program =
-        ["error finding executable", "failed to load"].iter().any(|words| complaint.contains(words));
-    match is_about_the_program {
-        true if complaint.ends_with("no such file or directory") => Error::CommandNotFound { command },
-        true => {
-            let errno = if complaint.ends_with("exec format error") { ENOEXEC } else { EACCES };
-            Error::CommandNotExecutable { command, errno }
-        }
-        false => Error::GvisorRefused { words: complaint },
+    if !["error finding executable", "failed to load"].iter().any(|text| message.contains(text)) {
+        return Error::GvisorRefused { words: message };
     }
+    if message.ends_with("no such file or directory") {
+        return Error::CommandNotFound { command };
+    }
+    let errno = if message.ends_with("exec format error") { ENOEXEC } else { EACCES };
+    Error::CommandNotExecutable { command, errno }
 }
 
 #[cfg(test)]
@@ -250,7 +251,7 @@ mod tests {
     fn every_protection_has_a_state() {
         use ProtectionName::{CpuLimit, IoLimit, MemoryLimit, PidsLimit};
         let mut protections = [MemoryLimit, PidsLimit, CpuLimit, IoLimit].map(Protection::enforced).to_vec();
-        complete(&mut protections);
+        add_protections(&mut protections);
         let names: Vec<_> = protections.iter().map(|protection| protection.name).collect();
         assert_eq!(names, ProtectionName::ALL);
     }

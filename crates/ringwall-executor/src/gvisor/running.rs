@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use tokio::sync::oneshot;
 
 use super::gvisor_init::GvisorInit;
-use super::launch::{NOWHERE, null, words_of_pause, words_of_signal};
+use super::launch::{NO_CGROUP, kill_command, null, pause_command};
 use crate::cgroup::freezer::Pause;
 use crate::cgroup::groups::Groups;
 use crate::error::Error;
@@ -29,7 +29,7 @@ const SIGNAL_BASE: i32 = 128;
 #[derive(Debug)]
 struct GvisorControl {
     gvisor_init: Arc<GvisorInit>,
-    /// Whether a signal was ever sent from outside.
+    /// Set when a signal is sent from outside.
     signalled: AtomicBool,
 }
 
@@ -37,10 +37,10 @@ impl BoxControl for GvisorControl {
     /// `runsc kill --all` in the background reaches every process of the box. It fails if the box has ended.
     fn signal(&self, signal: Signal) {
         self.signalled.store(true, Ordering::Release);
-        let (Ok(runtime), Ok(streams)) = (tokio::runtime::Handle::try_current(), nothing()) else { return };
+        let (Ok(runtime), Ok(streams)) = (tokio::runtime::Handle::try_current(), null_streams()) else { return };
         let gvisor_init = Arc::clone(&self.gvisor_init);
         runtime.spawn(async move {
-            let _ = gvisor_init.run(words_of_signal(signal), streams, NOWHERE).await;
+            let _ = gvisor_init.run(kill_command(signal), streams, NO_CGROUP).await;
         });
     }
 
@@ -51,45 +51,45 @@ impl BoxControl for GvisorControl {
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.turn(Pause::Begin).boxed()
+        self.set_paused(Pause::Begin).boxed()
     }
 
     fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
-        self.turn(Pause::End).boxed()
+        self.set_paused(Pause::End).boxed()
     }
 }
 
 impl GvisorControl {
-    async fn turn(&self, pause: Pause) -> Result<(), Error> {
-        let refused = |why: &str| Error::NotPaused { why: why.to_owned() };
-        match self.gvisor_init.run(words_of_pause(pause), nothing()?, NOWHERE).await {
-            Some(KernelEnding::Exited(0)) => Ok(()),
-            Some(_) => Err(refused("runsc refused")),
-            None => Err(refused("the box has ended")),
-        }
+    async fn set_paused(&self, pause: Pause) -> Result<(), Error> {
+        let why = match self.gvisor_init.run(pause_command(pause), null_streams()?, NO_CGROUP).await {
+            Some(KernelEnding::Exited(0)) => return Ok(()),
+            Some(_) => "runsc refused",
+            None => "the box has ended",
+        };
+        Err(Error::NotPaused { why: why.to_owned() })
     }
 }
 
 /// The resources that end with the box: the init process with its namespaces, then the cgroups.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct BoxResources {
     groups: Groups,
     gvisor_init: Option<Arc<GvisorInit>>,
 }
 
-impl Kept {
+impl BoxResources {
     pub(super) fn new(groups: Groups) -> Self {
-        Kept { groups, gvisor_init: None }
+        Self { groups, gvisor_init: None }
     }
 
-    pub(super) fn keep(&mut self, gvisor_init: GvisorInit) -> Arc<GvisorInit> {
+    pub(super) fn set_init(&mut self, gvisor_init: GvisorInit) -> Arc<GvisorInit> {
         Arc::clone(self.gvisor_init.insert(Arc::new(gvisor_init)))
     }
 
-    /// How a program enters the cgroups.
-    pub(super) fn entrance(&self, version: Option<CgroupVersion>) -> (CgroupEntry, Vec<BorrowedFd<'_>>) {
+    /// How a program joins the box's cgroups.
+    pub(super) fn cgroup_entry(&self, version: Option<CgroupVersion>) -> (CgroupEntry, Vec<BorrowedFd<'_>>) {
         match version {
-            None => NOWHERE,
+            None => NO_CGROUP,
             Some(CgroupVersion::V1) => {
                 (CgroupEntry::TasksFiles, self.groups.join_files.iter().map(AsFd::as_fd).collect())
             }
@@ -97,7 +97,7 @@ impl Kept {
         }
     }
 
-    /// Call when `runsc start` has succeeded. `ended` tells how gVisor's kernel ended.
+    /// Called when `runsc start` has succeeded. `ended` receives how gVisor's kernel ended.
     pub(super) fn into_running(
         self,
         gvisor_init: Arc<GvisorInit>,
@@ -127,7 +127,7 @@ impl Kept {
     ) -> Result<BoxExit, Error> {
         let ended = ended.await.ok();
         let duration = started_at.elapsed();
-        let cost = control.gvisor_init.end().await;
+        let cpu_time = control.gvisor_init.end().await;
         let counted = self.groups.count();
         self.groups.remove().await;
         let out_of_memory = counted.oom_kills > 0;
@@ -145,13 +145,13 @@ impl Kept {
                 Ending::Stopped(Signal::KILL.as_raw())
             }
         };
-        let cpu = Some(counted.cpu_microseconds).filter(|microseconds| *microseconds > 0).or(cost);
+        let cpu = Some(counted.cpu_microseconds).filter(|microseconds| *microseconds > 0).or(cpu_time);
         let usage = Usage { cpu: cpu.map(Duration::from_micros), peak_memory_bytes: counted.peak_memory_bytes };
         Ok(BoxExit { ending, duration, out_of_memory, usage, steps: Vec::new() })
     }
 }
 
-impl Drop for Kept {
+impl Drop for BoxResources {
     fn drop(&mut self) {
         let (gvisor_init, mut groups) = (self.gvisor_init.take(), std::mem::take(&mut self.groups));
         if let Some(gvisor_init) = &gvisor_init {
@@ -161,13 +161,13 @@ impl Drop for Kept {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             if let Some(gvisor_init) = gvisor_init {
-                gvisor_init.gone().await;
+                gvisor_init.wait().await;
             }
             groups.remove().await;
         });
     }
 }
 
-fn nothing() -> Result<[OwnedFd; 3], Error> {
+fn null_streams() -> Result<[OwnedFd; 3], Error> {
     Ok([null()?, null()?, null()?])
 }

@@ -1,10 +1,10 @@
-//! The root file system ("room") in which `runsc` makes one box. Pure: the operations that the init
-//! process applies, in order.
+//! The root file system in which `runsc` creates one box. Pure: the operations that the init process
+//! applies, in order.
 //!
-//! Of the host it holds only what a native box has, `runsc` itself and the workspace's directories.
-//! Each directory is cloned from an open handle and compared with the judged one; no path is looked
-//! up after that. The configuration holds the command's environment, which may be secret; like all
-//! of this root it is in memory and disappears with the box.
+//! Of the host it contains only what a native box has, `runsc` itself and the workspace's
+//! directories. Each directory is cloned from an open handle whose identity was checked; no path is
+//! looked up after that. The configuration contains the command's environment, which may be secret;
+//! like all of this root it is in memory and disappears with the box.
 
 use std::ffi::CString;
 use std::path::Path;

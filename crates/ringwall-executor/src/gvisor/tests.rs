@@ -5,8 +5,7 @@ use std::path::Path;
 use ringwall_jail::plan::{MountAccess, Owner, Privilege};
 use ringwall_policy::{ProjectAccess, ProjectMounts, Root, Workspace};
 
-use super::config;
-use crate::gvisor::room;
+use super::{config::config, runsc_root};
 use crate::host::python::Python;
 use crate::plan::limits::Stay;
 use crate::plan::lower::tests::{grant, host, version_1};
@@ -47,16 +46,16 @@ fn granted() -> ringwall_policy::Grant {
 }
 
 #[test]
-fn a_whole_configuration() {
+fn config_of_project_matches_snapshot() {
     let config = config(&granted(), &host(Privilege::Root, version_1()), &sources(), OWNER, Stay::OneCommand).unwrap();
     insta::assert_snapshot!("config", serde_json::to_string_pretty(&config).unwrap());
 }
 
 #[test]
-fn a_whole_room() {
+fn runsc_root_of_project_matches_snapshot() {
     let host = host(Privilege::Root, version_1());
     let operations =
-        room::operations(&host, &[], &sources(), OWNER, Path::new("/opt/gvisor/runsc"), b"{}".to_vec()).unwrap();
+        runsc_root::operations(&host, &[], &sources(), OWNER, Path::new("/opt/gvisor/runsc"), b"{}".to_vec()).unwrap();
     let shown: Vec<String> = operations.iter().map(|operation| format!("{operation:?}")).collect();
-    insta::assert_snapshot!("room", shown.join("\n"));
+    insta::assert_snapshot!("runsc_root", shown.join("\n"));
 }
