@@ -29,20 +29,20 @@ impl FromStr for ServiceUrl {
 
     fn from_str(text: &str) -> Result<Self, AioError> {
         let wrong = |why| Err(AioError::AddressMalformed(why));
-        let Ok(uri) = text.parse::<Uri>() else { return wrong("cannot be read as an address") };
+        let Ok(uri) = text.parse::<Uri>() else { return wrong("is not a URL") };
         match uri.scheme_str() {
             Some("http" | "https") => {}
-            Some(_) | None => return wrong("has to begin with http:// or https://"),
+            Some(_) | None => return wrong("must start with http:// or https://"),
         }
-        let Some(authority) = uri.authority() else { return wrong("names no host") };
+        let Some(authority) = uri.authority() else { return wrong("contains no host") };
         if authority.host().is_empty() {
-            return wrong("names no host");
+            return wrong("contains no host");
         }
         if authority.as_str().contains('@') {
-            return wrong("holds a name or a password; the key is a setting of its own");
+            return wrong("contains a user name or password; set the key as aio.key");
         }
         if uri.query().is_some() || text.contains('#') {
-            return wrong("holds more than a host and a path");
+            return wrong("contains more than a host and a path");
         }
         Ok(Self(text.trim_end_matches('/').to_owned()))
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_host_and_perhaps_a_path() {
+    fn address_with_more_than_host_and_path_is_refused() {
         for (text, read) in [
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("https://aio.example/", "https://aio.example"),

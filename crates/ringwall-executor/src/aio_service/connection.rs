@@ -21,11 +21,11 @@ use super::error::{AioError, MAX_ANSWER};
 use crate::tls_roots::trust;
 
 const MAX_STDERR_LEN: u64 = 64 << 10;
-const MAX_WORDS: usize = 300;
-const CONNECTING: Duration = Duration::from_secs(5);
+const MAX_TEXT_CHARS: usize = 300;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle connections are closed before the service closes them: a command sent into a connection
 /// that is just closed would be lost.
-const IDLE: Duration = Duration::from_secs(2);
+const MAX_IDLE: Duration = Duration::from_secs(2);
 const KEY: &str = "x-aio-api-key";
 
 /// Cheap to clone.
@@ -46,10 +46,16 @@ impl fmt::Debug for Connection {
 
 /// One request: its description for "could not …", its path and its timeout.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
-    pub(super) asked: &'static str,
+pub(super) struct ServiceRequest {
+    pub(super) action: &'static str,
     pub(super) path: String,
     pub(super) timeout: Duration,
+}
+
+impl ServiceRequest {
+    pub(super) fn new(action: &'static str, path: impl Into<String>, timeout: Duration) -> Self {
+        Self { action, path: path.into(), timeout }
+    }
 }
 
 impl Connection {
@@ -60,8 +66,8 @@ impl Connection {
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
-            .timeout_connect(Some(CONNECTING))
-            .max_idle_age(IDLE)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .max_idle_age(MAX_IDLE)
             .user_agent(concat!("ringwall/", env!("CARGO_PKG_VERSION")))
             .tls_config(trust())
             .build()
@@ -72,47 +78,48 @@ impl Connection {
     /// Returns `data` of the answer.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
-        question: Question,
+        request: ServiceRequest,
         body: &impl Serialize,
     ) -> Result<T, AioError> {
-        let asked = question.asked;
-        let bytes = self.send(question, body).await?;
-        let envelope: Envelope<T> = serde_json::from_slice(&bytes).map_err(|error| not_this(asked, &bytes, &error))?;
-        envelope.data(asked)
+        let action = request.action;
+        let bytes = self.send(request, body).await?;
+        let envelope: Envelope<T> =
+            serde_json::from_slice(&bytes).map_err(|error| parse_error(action, &bytes, &error))?;
+        envelope.data(action)
     }
 
     /// For requests without a result.
-    pub(super) async fn order(&self, question: Question, body: &impl Serialize) -> Result<(), AioError> {
-        let asked = question.asked;
-        let bytes = self.send(question, body).await?;
+    pub(super) async fn order(&self, request: ServiceRequest, body: &impl Serialize) -> Result<(), AioError> {
+        let action = request.action;
+        let bytes = self.send(request, body).await?;
         let envelope: Envelope<IgnoredAny> =
-            serde_json::from_slice(&bytes).map_err(|error| not_this(asked, &bytes, &error))?;
-        envelope.done(asked)
+            serde_json::from_slice(&bytes).map_err(|error| parse_error(action, &bytes, &error))?;
+        envelope.done(action)
     }
 
     /// For an answer without an envelope.
-    pub(super) async fn get<T: DeserializeOwned>(&self, question: Question) -> Result<T, AioError> {
-        let asked = question.asked;
-        let bytes = self.exchange(question, None).await?;
-        serde_json::from_slice(&bytes).map_err(|error| not_this(asked, &bytes, &error))
+    pub(super) async fn get<T: DeserializeOwned>(&self, request: ServiceRequest) -> Result<T, AioError> {
+        let action = request.action;
+        let bytes = self.exchange(request, None).await?;
+        serde_json::from_slice(&bytes).map_err(|error| parse_error(action, &bytes, &error))
     }
 
-    async fn send(&self, question: Question, body: &impl Serialize) -> Result<Vec<u8>, AioError> {
-        let asked = question.asked;
-        let body = serde_json::to_vec(body).map_err(|error| malformed(asked, &error.to_string()))?;
-        self.exchange(question, Some(body)).await
+    async fn send(&self, request: ServiceRequest, body: &impl Serialize) -> Result<Vec<u8>, AioError> {
+        let action = request.action;
+        let body = serde_json::to_vec(body).map_err(|error| malformed(action, &error.to_string()))?;
+        self.exchange(request, Some(body)).await
     }
 
-    async fn exchange(&self, question: Question, body: Option<Vec<u8>>) -> Result<Vec<u8>, AioError> {
-        let (connection, asked) = (self.clone(), question.asked);
-        let exchanged = tokio::task::spawn_blocking(move || connection.exchange_here(&question, body)).await;
-        exchanged.unwrap_or_else(|_| Err(AioError::Unreachable { asked, why: "it was broken off".to_owned() }))
+    async fn exchange(&self, request: ServiceRequest, body: Option<Vec<u8>>) -> Result<Vec<u8>, AioError> {
+        let (connection, action) = (self.clone(), request.action);
+        let exchanged = tokio::task::spawn_blocking(move || connection.exchange_here(&request, body)).await;
+        exchanged.unwrap_or_else(|_| Err(AioError::Unreachable { action, why: "the request was cancelled".to_owned() }))
     }
 
-    fn exchange_here(&self, question: &Question, body: Option<Vec<u8>>) -> Result<Vec<u8>, AioError> {
+    fn exchange_here(&self, request: &ServiceRequest, body: Option<Vec<u8>>) -> Result<Vec<u8>, AioError> {
         let Shared { url, key, agent } = &*self.0;
-        let address = format!("{url}{}", question.path);
-        let timeout = Some(question.timeout);
+        let address = format!("{url}{}", request.path);
+        let timeout = Some(request.timeout);
         let answered = match body {
             None => agent.get(address).config().timeout_global(timeout).build().header(KEY, key).call(),
             Some(body) => agent
@@ -124,17 +131,17 @@ impl Connection {
                 .header("content-type", "application/json")
                 .send(body),
         };
-        let mut answer = answered.map_err(|error| failure(question, error))?;
-        let (asked, status) = (question.asked, answer.status().as_u16());
+        let mut answer = answered.map_err(|error| failure(request, error))?;
+        let (action, status) = (request.action, answer.status().as_u16());
         match status {
             200..=299 => {
                 let read = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-                read.map_err(|error| failure(question, error))
+                read.map_err(|error| failure(request, error))
             }
-            300..=399 => Err(AioError::Redirected { asked }),
+            300..=399 => Err(AioError::Redirected { action }),
             401 | 403 => Err(AioError::KeyRefused),
-            422 => Err(AioError::NotUnderstood { asked, words: complaint(&mut answer) }),
-            _ => Err(AioError::Failed { asked, status, words: complaint(&mut answer) }),
+            422 => Err(AioError::NotUnderstood { action, words: complaint(&mut answer) }),
+            _ => Err(AioError::Failed { action, status, words: complaint(&mut answer) }),
         }
     }
 }
@@ -148,24 +155,24 @@ struct Envelope<T> {
 }
 
 impl<T> Envelope<T> {
-    fn data(self, asked: &'static str) -> Result<T, AioError> {
+    fn data(self, action: &'static str) -> Result<T, AioError> {
         match self {
-            Self { success: Some(false), message, .. } => Err(refused(asked, message)),
+            Self { success: Some(false), message, .. } => Err(refused(action, message)),
             Self { data: Some(data), .. } => Ok(data),
-            Self { data: None, .. } => Err(malformed(asked, "there are no data in it")),
+            Self { data: None, .. } => Err(malformed(action, "it has no data")),
         }
     }
 
-    fn done(self, asked: &'static str) -> Result<(), AioError> {
+    fn done(self, action: &'static str) -> Result<(), AioError> {
         match self.success {
-            Some(false) => Err(refused(asked, self.message)),
+            Some(false) => Err(refused(action, self.message)),
             Some(true) | None => Ok(()),
         }
     }
 }
 
-fn refused(asked: &'static str, message: Option<String>) -> AioError {
-    AioError::Refused { asked, words: in_short(&message.unwrap_or_default()) }
+fn refused(action: &'static str, message: Option<String>) -> AioError {
+    AioError::Refused { action, words: shorten(&message.unwrap_or_default()) }
 }
 
 /// The body of an HTTP error, in either of two forms: `message`, or `detail` as of FastAPI.
@@ -186,12 +193,12 @@ impl ErrorBody {
     }
 }
 
-fn failure(question: &Question, error: ureq::Error) -> AioError {
-    let asked = question.asked;
+fn failure(request: &ServiceRequest, error: ureq::Error) -> AioError {
+    let action = request.action;
     match error {
-        ureq::Error::Timeout(_) => AioError::TooLate { asked, timeout: question.timeout },
-        ureq::Error::BodyExceedsLimit(_) => AioError::TooLarge { asked },
-        other => AioError::Unreachable { asked, why: in_short(&other.to_string()) },
+        ureq::Error::Timeout(_) => AioError::TooLate { action, timeout: request.timeout },
+        ureq::Error::BodyExceedsLimit(_) => AioError::TooLarge { action },
+        other => AioError::Unreachable { action, why: shorten(&other.to_string()) },
     }
 }
 
@@ -202,28 +209,28 @@ fn complaint(answer: &mut Response<Body>) -> String {
     // An answer that breaks off is shown as far as it came.
     let _ = reader.read_to_end(&mut bytes);
     match serde_json::from_slice::<ErrorBody>(&bytes) {
-        Ok(body) => in_short(&body.text()),
-        Err(_) => in_short(&String::from_utf8_lossy(&bytes)),
+        Ok(body) => shorten(&body.text()),
+        Err(_) => shorten(&String::from_utf8_lossy(&bytes)),
     }
 }
 
 /// Error of an answer that cannot be parsed: an envelope with `success: false` may have `data` of
 /// another form.
-fn not_this(asked: &'static str, bytes: &[u8], error: &serde_json::Error) -> AioError {
-    match serde_json::from_slice::<Envelope<IgnoredAny>>(bytes).map(|envelope| envelope.done(asked)) {
+fn parse_error(action: &'static str, bytes: &[u8], error: &serde_json::Error) -> AioError {
+    match serde_json::from_slice::<Envelope<IgnoredAny>>(bytes).map(|envelope| envelope.done(action)) {
         Ok(Err(refused)) => refused,
-        Ok(Ok(())) | Err(_) => malformed(asked, &error.to_string()),
+        Ok(Ok(())) | Err(_) => malformed(action, &error.to_string()),
     }
 }
 
-pub(super) fn malformed(asked: &'static str, words: &str) -> AioError {
-    AioError::Malformed { asked, words: in_short(words) }
+pub(super) fn malformed(action: &'static str, words: &str) -> AioError {
+    AioError::Malformed { action, words: shorten(words) }
 }
 
-/// Untrusted text for one line of ours: no control characters, at most [`MAX_WORDS`] characters.
-pub(super) fn in_short(words: &str) -> String {
+/// Untrusted text for one line of ours: no control characters, at most [`MAX_TEXT_CHARS`] characters.
+pub(super) fn shorten(words: &str) -> String {
     let plain = words.chars().map(|character| if character.is_control() { ' ' } else { character });
-    let text: String = plain.take(MAX_WORDS).collect();
+    let text: String = plain.take(MAX_TEXT_CHARS).collect();
     let text = text.trim();
-    if text.is_empty() { "without a word".to_owned() } else { text.to_owned() }
+    if text.is_empty() { "no message".to_owned() } else { text.to_owned() }
 }

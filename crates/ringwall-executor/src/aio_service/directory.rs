@@ -11,7 +11,7 @@ use super::error::AioError;
 const OURS: &str = "ringwall";
 const MAX_NAME_LEN: usize = 1024;
 /// Maximum number of new files that are reported.
-const TOLD: usize = 1000;
+const MAX_REPORTED: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceDirectory {
@@ -22,7 +22,7 @@ impl ServiceDirectory {
     pub fn of_session(info: &ServiceInfo, session: &str) -> Result<Self, AioError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if session.is_empty() || session.starts_with('.') || !session.bytes().all(is_plain) {
-            return Err(AioError::NotForService("a session whose name is no file name"));
+            return Err(AioError::NotForService("a session id that is not a file name"));
         }
         Ok(Self { path: format!("{}/{OURS}/{session}", info.home) })
     }
@@ -54,7 +54,7 @@ impl ServiceDirectory {
 
 /// The files that are new.
 pub(super) fn created(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
-    after.difference(before).take(TOLD).cloned().collect()
+    after.difference(before).take(MAX_REPORTED).cloned().collect()
 }
 
 fn is_beneath(relative: &str) -> bool {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_one_name_beneath_the_home() {
+    fn session_directory_is_one_name_beneath_home() {
         let info = ServiceInfo { version: "1".to_owned(), home: "/home/gem".to_owned() };
         let directory = ServiceDirectory::of_session(&info, "s-1.a").unwrap();
         assert_eq!(directory.path(), "/home/gem/ringwall/s-1.a");
@@ -87,6 +87,6 @@ mod tests {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(created(&set(&["a"]), &set(&["a", "b/c"])), ["b/c"]);
         let many = (0..2000).map(|number| number.to_string()).collect();
-        assert_eq!(created(&BTreeSet::new(), &many).len(), TOLD);
+        assert_eq!(created(&BTreeSet::new(), &many).len(), MAX_REPORTED);
     }
 }

@@ -12,55 +12,55 @@ pub(crate) const MAX_ANSWER: u64 = 16 << 20;
 pub enum AioError {
     #[error("the address of an AIO service {0}")]
     AddressMalformed(&'static str),
-    #[error("the key of an AIO service has characters that no header can hold")]
+    #[error("the key of the AIO service contains characters that an HTTP header cannot contain")]
     KeyMalformed,
-    #[error("the AIO service could not be asked to {asked}: {why}")]
-    Unreachable { asked: &'static str, why: String },
-    #[error("the AIO service was asked to {asked} and did not answer within {} s", timeout.as_secs())]
-    TooLate { asked: &'static str, timeout: Duration },
+    #[error("could not reach the AIO service to {action}: {why}")]
+    Unreachable { action: &'static str, why: String },
+    #[error("the AIO service did not {action} within {} s", timeout.as_secs())]
+    TooLate { action: &'static str, timeout: Duration },
     #[error("the AIO service does not accept our key")]
     KeyRefused,
-    #[error("the AIO service was asked to {asked} and sends us elsewhere")]
-    Redirected { asked: &'static str },
-    #[error("the AIO service did not understand that it was to {asked}: {words}")]
-    NotUnderstood { asked: &'static str, words: String },
-    #[error("the AIO service was asked to {asked} and answered with status {status}: {words}")]
-    Failed { asked: &'static str, status: u16, words: String },
-    #[error("the AIO service could not {asked}: {words}")]
-    Refused { asked: &'static str, words: String },
-    #[error("the AIO service was asked to {asked} and answered with more than {} MiB", MAX_ANSWER >> 20)]
-    TooLarge { asked: &'static str },
-    #[error("the AIO service was asked to {asked} and answered with something else: {words}")]
-    Malformed { asked: &'static str, words: String },
-    #[error("the AIO service did not say whether it has begun the command, which was told to end")]
+    #[error("the AIO service answered the request to {action} with a redirect, which is not followed")]
+    Redirected { action: &'static str },
+    #[error("the AIO service rejected the request to {action} as invalid: {words}")]
+    NotUnderstood { action: &'static str, words: String },
+    #[error("the AIO service answered the request to {action} with status {status}: {words}")]
+    Failed { action: &'static str, status: u16, words: String },
+    #[error("the AIO service could not {action}: {words}")]
+    Refused { action: &'static str, words: String },
+    #[error("the AIO service answered the request to {action} with more than {} MiB", MAX_ANSWER >> 20)]
+    TooLarge { action: &'static str },
+    #[error("the AIO service gave an unexpected answer to the request to {action}: {words}")]
+    Malformed { action: &'static str, words: String },
+    #[error("the AIO service did not report whether it started the command; the command was killed")]
     Unclear(#[source] Box<AioError>),
-    #[error("the AIO service was told to end the command and did not say that it has ended")]
+    #[error("the AIO service did not report the end of the killed command")]
     Overdue,
     #[error("the AIO service cannot be given {0}")]
     NotForService(&'static str),
-    #[error("could not pass on what the command prints")]
+    #[error("could not write the command's output to its pipes")]
     Streams(#[source] std::io::Error),
 }
 
 impl AioError {
-    /// What to do about it.
+    /// Advice for the operator.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::AddressMalformed(_) => "aio.url is like http://127.0.0.1:8080 or https://aio.example",
-            Self::KeyMalformed => "aio.key is what the service was started with, as SANDBOX_API_KEY",
+            Self::KeyMalformed => "set aio.key to the SANDBOX_API_KEY of the service",
             Self::Unreachable { .. } | Self::TooLate { .. } => {
-                "look whether it runs and can be reached from here; `curl $URL/v1/sandbox` asks the same"
+                "check that it runs and is reachable from this host: `curl $URL/v1/sandbox`"
             }
-            Self::KeyRefused => "compare aio.key with what the service was started with, SANDBOX_API_KEY",
-            Self::Redirected { .. } => "name the address that it leads to as aio.url",
+            Self::KeyRefused => "set aio.key to the SANDBOX_API_KEY of the service",
+            Self::Redirected { .. } => "set aio.url to the target of the redirect",
             Self::NotUnderstood { .. } | Self::Malformed { .. } => {
-                "look whether aio.url leads to an AIO service, and to a version with /v1/bash"
+                "check that aio.url is the address of an AIO service, of a version with /v1/bash"
             }
-            Self::Failed { .. } | Self::Refused { .. } => "the service's own log says more",
-            Self::TooLarge { .. } => "write what is so large into a file instead of printing it",
-            Self::Unclear(_) | Self::Overdue => "look into the service whether anything of it is left",
+            Self::Failed { .. } | Self::Refused { .. } => "see the log of the service",
+            Self::TooLarge { .. } => "write large output to a file",
+            Self::Unclear(_) | Self::Overdue => "check on the service whether the command still runs",
             Self::NotForService(_) => "use the native backend",
-            Self::Streams(_) => "the limit on open files may be reached",
+            Self::Streams(_) => "check the server's limit of open files",
         }
     }
 

@@ -14,15 +14,15 @@ use super::connection::malformed;
 use super::error::AioError;
 
 /// How long a service may be unreachable before its command is given up.
-const AWAY: Duration = Duration::from_secs(15);
-const BETWEEN_TRIES: Duration = Duration::from_millis(500);
+const MAX_OUTAGE: Duration = Duration::from_secs(15);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Pause after an answer without new output, whether or not the service waited.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-const ASKED: &str = "tell what the command prints";
+const POLL_DELAY: Duration = Duration::from_millis(50);
+const ACTION: &str = "return the command's output";
 
 /// The write ends of the command's stdout and stderr.
 #[derive(Debug)]
-pub(super) struct Printing {
+pub(super) struct OutputPipes {
     pub(super) stdout: Sender,
     pub(super) stderr: Sender,
 }
@@ -39,53 +39,53 @@ pub(super) async fn follow(
     service: AioService,
     session: String,
     command: String,
-    mut printing: Printing,
+    mut output: OutputPipes,
 ) -> Result<End, AioError> {
     let mut offsets = Offsets::default();
-    let mut waiting = Waiting::ForNews;
-    let mut away_since = None;
+    let mut waiting = Waiting::ForOutput;
+    let mut outage_since = None;
     loop {
         let answer = match service.output(&session, &command, offsets, waiting).await {
             Ok(answer) => answer,
             Err(error) => {
-                let since = *away_since.get_or_insert_with(Instant::now);
-                if !error.is_passing() || since.elapsed() >= AWAY {
+                let since = *outage_since.get_or_insert_with(Instant::now);
+                if !error.is_passing() || since.elapsed() >= MAX_OUTAGE {
                     return Err(error);
                 }
-                tokio::time::sleep(BETWEEN_TRIES).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 continue;
             }
         };
-        away_since = None;
+        outage_since = None;
         let news = advance(&mut offsets, &answer)?;
-        if news == News::Some {
+        if news == NewOutput::Some {
             // A closed reader is ignored: the command is still followed to its end.
-            let _ = printing.stdout.write_all(answer.stdout.as_bytes()).await;
-            let _ = printing.stderr.write_all(answer.stderr.as_bytes()).await;
+            let _ = output.stdout.write_all(answer.stdout.as_bytes()).await;
+            let _ = output.stderr.write_all(answer.stderr.as_bytes()).await;
         }
         let end = match answer.command {
             Some(command) => ended(&command)?,
-            None => return Err(malformed(ASKED, "it does not know the command")),
+            None => return Err(malformed(ACTION, "it does not know the command")),
         };
         match (end, news) {
             // Output may arrive after the end. The command is over when an answer brings nothing
             // new.
-            (Some(end), News::None) => return Ok(end),
-            (Some(_), News::Some) => waiting = Waiting::Not,
-            (None, News::Some) => {}
-            (None, News::None) => tokio::time::sleep(BETWEEN_LOOKS).await,
+            (Some(end), NewOutput::None) => return Ok(end),
+            (Some(_), NewOutput::Some) => waiting = Waiting::Not,
+            (None, NewOutput::Some) => {}
+            (None, NewOutput::None) => tokio::time::sleep(POLL_DELAY).await,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum News {
+enum NewOutput {
     Some,
     None,
 }
 
 /// Moves the offsets to those of the answer, which must have grown if there is text.
-fn advance(offsets: &mut Offsets, answer: &OutputResult) -> Result<News, AioError> {
+fn advance(offsets: &mut Offsets, answer: &OutputResult) -> Result<NewOutput, AioError> {
     let reached = Offsets { stdout: answer.offset, stderr: answer.stderr_offset };
     let is_consistent = |before: u64, text: &str, after: u64| match text {
         "" => after >= before,
@@ -94,17 +94,17 @@ fn advance(offsets: &mut Offsets, answer: &OutputResult) -> Result<News, AioErro
     let is_sound = is_consistent(offsets.stdout, &answer.stdout, reached.stdout)
         && is_consistent(offsets.stderr, &answer.stderr, reached.stderr);
     if !is_sound {
-        return Err(malformed(ASKED, "its offsets do not go on"));
+        return Err(malformed(ACTION, "its offsets do not grow with the output"));
     }
     *offsets = reached;
-    Ok(if answer.stdout.is_empty() && answer.stderr.is_empty() { News::None } else { News::Some })
+    Ok(if answer.stdout.is_empty() && answer.stderr.is_empty() { NewOutput::None } else { NewOutput::Some })
 }
 
 fn ended(command: &CommandInfo) -> Result<Option<End>, AioError> {
     Ok(match (command.status, command.exit_code) {
         (CommandStatus::Pending | CommandStatus::Running, _) => None,
         (CommandStatus::Completed, Some(code)) => Some(End::Exited(code)),
-        (CommandStatus::Completed, None) => return Err(malformed(ASKED, "it ended without an exit code")),
+        (CommandStatus::Completed, None) => return Err(malformed(ACTION, "it ended without an exit code")),
         (CommandStatus::TimedOut, _) => Some(End::TimedOut),
         (CommandStatus::Killed, _) => Some(End::Killed),
     })
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn offsets_only_go_on() {
+    fn shrinking_or_constant_offset_is_refused() {
         let mut offsets = Offsets::default();
-        assert_eq!(advance(&mut offsets, &answer("", 0)).unwrap(), News::None);
-        assert_eq!(advance(&mut offsets, &answer("abc", 3)).unwrap(), News::Some);
+        assert_eq!(advance(&mut offsets, &answer("", 0)).unwrap(), NewOutput::None);
+        assert_eq!(advance(&mut offsets, &answer("abc", 3)).unwrap(), NewOutput::Some);
         assert_eq!(offsets, Offsets { stdout: 3, stderr: 0 });
         for (text, offset) in [("abc", 3), ("abc", 2), ("", 2)] {
             assert!(advance(&mut offsets.clone(), &answer(text, offset)).is_err(), "{text} {offset}");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_once_and_wholly() {
+    fn command_status_maps_to_end() {
         let ended = |status, exit_code| ended(&CommandInfo { status, exit_code });
         assert_eq!(ended(CommandStatus::Running, None).unwrap(), None);
         assert_eq!(ended(CommandStatus::Completed, Some(3)).unwrap(), Some(End::Exited(3)));

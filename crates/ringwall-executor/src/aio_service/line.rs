@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_word_is_more_than_a_word() {
+    fn words_of_command_are_quoted() {
         let line = of_command("/home/gem/ringwall/s", &["echo", "it's", "$(id)", "a\nb", ""], None).unwrap();
         let command = "cd -- '/home/gem/ringwall/s' && exec 'echo' 'it'\\''s' '$(id)' 'a\nb' ''";
         assert_eq!(line, format!("exec </dev/null && {command}"));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_has_its_directory_where_a_box_has_its_workspace() {
+    fn workspace_maps_to_session_directory() {
         let there = |cwd: &str| working_directory(Path::new(cwd), "/home/gem/ringwall/s");
         assert_eq!(there("/workspace").unwrap(), "/home/gem/ringwall/s");
         assert_eq!(there("/workspace/data/x").unwrap(), "/home/gem/ringwall/s/data/x");

@@ -22,7 +22,7 @@ mod start;
 mod tests;
 
 pub use address::ServiceUrl;
-pub use client::{AioService, CodeLanguage, CodeOutcome, ServiceInfo};
+pub use client::{AioService, ServiceInfo};
 pub use directory::ServiceDirectory;
 pub use error::AioError;
 pub use start::{OnCreated, ServiceFile, ServiceWork};

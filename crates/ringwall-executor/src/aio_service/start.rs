@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 use super::client::AioService;
 use super::directory::ServiceDirectory;
 use super::error::AioError;
-use super::follow::{Printing, follow};
+use super::follow::{OutputPipes, follow};
 use super::line;
 use super::running::{Guard, SIGKILL, ServiceControl};
 use crate::backend;
@@ -25,7 +25,7 @@ use crate::protection::protection_of;
 use crate::running::{GRACE, RunningBox, Streams, time_limit};
 
 /// Limit of all steps before the command, including its files.
-const PREPARED_WITHIN: Duration = Duration::from_secs(30);
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Added to the service's own time limit, which takes effect only if this server does not enforce
 /// its own.
 const SERVICE_SLACK: Duration = Duration::from_secs(5);
@@ -64,10 +64,10 @@ impl AioService {
     ) -> Result<RunningBox, Error> {
         check(&grant)?;
         let place = format!("ringwall-{exec_id}");
-        let started = match tokio::time::timeout(PREPARED_WITHIN, self.prepare(&place, &work)).await {
+        let started = match tokio::time::timeout(PREPARE_TIMEOUT, self.prepare(&place, &work)).await {
             Ok(Ok(directory)) => self.hand_over(&grant, &place, directory, &work.input, on_created).await,
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(AioError::TooLate { asked: "prepare a session", timeout: PREPARED_WITHIN }),
+            Err(_) => Err(AioError::TooLate { action: "prepare a session", timeout: PREPARE_TIMEOUT }),
         };
         if started.is_err() {
             // Fails if the session was never opened or the service does not answer.
@@ -118,7 +118,7 @@ impl AioService {
         }
         let time_limit = time_limit(grant);
         let hard_timeout = time_limit.map(|limit| limit + GRACE + SERVICE_SLACK);
-        let (streams, printing) = pipes().map_err(AioError::Streams)?;
+        let (streams, output) = pipes().map_err(AioError::Streams)?;
         let command = match self.begin(place, &line, env, hard_timeout).await {
             Ok(command) => command,
             Err(error @ (AioError::Unreachable { .. } | AioError::TooLate { .. } | AioError::Malformed { .. })) => {
@@ -128,23 +128,23 @@ impl AioService {
             Err(error) => return Err(error),
         };
         let control = ServiceControl::new(self.clone(), place.to_owned());
-        let followed = tokio::spawn(follow(self.clone(), place.to_owned(), command, printing));
+        let followed = tokio::spawn(follow(self.clone(), place.to_owned(), command, output));
         Ok(Guard::new(control, followed, directory, before).into_running(streams, time_limit, on_created))
     }
 }
 
 /// The command's streams, and the write ends for its output. stdin has no reader, because the input
 /// is sent as a file.
-fn pipes() -> std::io::Result<(Streams, Printing)> {
+fn pipes() -> std::io::Result<(Streams, OutputPipes)> {
     let (_, stdin) = std::io::pipe()?;
     let (stdout, to_stdout) = std::io::pipe()?;
     let (stderr, to_stderr) = std::io::pipe()?;
     let sender = |writer: std::io::PipeWriter| pipe::Sender::from_owned_fd(OwnedFd::from(writer));
     let streams = Streams::of_pipes(stdin.into(), stdout.into(), stderr.into());
-    Ok((streams, Printing { stdout: sender(to_stdout)?, stderr: sender(to_stderr)? }))
+    Ok((streams, OutputPipes { stdout: sender(to_stdout)?, stderr: sender(to_stderr)? }))
 }
 
-const WHY: &str = "the isolation is the AIO service's own, and nothing of it is known here";
+const WHY: &str = "the AIO service isolates the command, and its protections are unknown";
 
 /// All are reported as not available.
 pub(super) fn of_a_service() -> Vec<Protection> {

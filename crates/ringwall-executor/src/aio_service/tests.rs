@@ -15,8 +15,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::{AioService, CodeLanguage};
-use super::connection::{Connection, Question};
+use super::client::AioService;
+use super::connection::{Connection, ServiceRequest};
 use super::error::AioError;
 use super::start::{OnCreated, ServiceFile, ServiceWork};
 use crate::error::Error;
@@ -134,7 +134,7 @@ fn reading(running: &mut RunningBox) -> tokio::task::JoinHandle<(String, String)
 }
 
 #[tokio::test]
-async fn a_command_has_its_words_files_and_environment() {
+async fn command_receives_arguments_files_and_environment() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     let files = vec![
@@ -174,7 +174,7 @@ async fn a_command_has_its_words_files_and_environment() {
 }
 
 #[tokio::test]
-async fn time_and_orders_end_a_command() {
+async fn timeout_or_signal_ends_command() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     let late = granted(&["sleep", "600"], 300, &[], Root::Host);
@@ -213,7 +213,7 @@ async fn dropped_run_leaves_no_command() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_loses_nothing_that_was_printed() {
+async fn broken_connection_loses_no_output() {
     let stand_in = StandIn::start();
     stand_in.spoil(json!({"path": "/v1/bash/output", "kind": "cut"}));
     stand_in.spoil(json!({"path": "/v1/bash/output", "kind": "reset", "after": 1}));
@@ -226,7 +226,7 @@ async fn a_broken_connection_loses_nothing_that_was_printed() {
 }
 
 #[tokio::test]
-async fn a_command_that_may_have_begun_is_ended_and_not_sent_again() {
+async fn command_without_start_answer_is_killed_and_not_repeated() {
     let stand_in = StandIn::start();
     // The first request creates the directory.
     stand_in.spoil(json!({"path": "/v1/bash/exec", "kind": "cut", "after": 1}));
@@ -238,7 +238,7 @@ async fn a_command_that_may_have_begun_is_ended_and_not_sent_again() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_ends_the_command() {
+async fn endless_answer_kills_command() {
     let stand_in = StandIn::start();
     stand_in.spoil(json!({"path": "/v1/bash/output", "kind": "huge"}));
     let error = start(&stand_in.service(), bash("sleep 600")).await.wait().await.unwrap_err();
@@ -247,7 +247,7 @@ async fn an_answer_without_end_ends_the_command() {
 }
 
 #[tokio::test]
-async fn a_line_that_no_shell_takes_becomes_a_script_that_leaves_nothing() {
+async fn too_long_line_runs_as_script_that_is_deleted() {
     let stand_in = StandIn::start();
     let code = format!("print(len('{}'))", "x".repeat(110_000));
     let grant = granted(&["python3", "-c", &code], 60_000, &[], Root::Host);
@@ -277,7 +277,7 @@ async fn grant_that_service_cannot_serve_is_refused_without_request() {
 }
 
 #[tokio::test]
-async fn every_bad_answer_has_its_words() {
+async fn bad_answer_gives_its_error() {
     let stand_in = StandIn::start();
     let service = stand_in.service();
     assert_eq!(service.info().await.unwrap().home, "/workspace");
@@ -300,9 +300,9 @@ async fn every_bad_answer_has_its_words() {
         assert!(!format!("{error:?} {error}").contains(KEY) && !error.hint().is_empty());
     }
     assert!(stand_in.asked("/v1/elsewhere").is_empty(), "a redirect was followed");
-    stand_in.spoil(json!({"path": "/v1/file/read", "kind": "refused"}));
-    let error = service.read_file("/workspace/x").await.unwrap_err();
-    assert_eq!(error.to_string(), "the AIO service could not read a file: it could  not be done");
+    stand_in.spoil(json!({"path": "/v1/bash/sessions/create", "kind": "refused"}));
+    let error = service.open_session("s").await.unwrap_err();
+    assert_eq!(error.to_string(), "the AIO service could not open a session: it could  not be done");
     assert!(!format!("{service:?}").contains(KEY));
 
     let stranger = AioService::new(stand_in.url.parse().unwrap(), &Secret::new("guessed")).unwrap();
@@ -311,28 +311,9 @@ async fn every_bad_answer_has_its_words() {
     let connection = Connection::new(stand_in.url.parse().unwrap(), &Secret::new(KEY)).unwrap();
     stand_in.spoil(json!({"path": "/v1/sandbox", "kind": "slow"}));
     let timeout = Duration::from_millis(200);
-    let question = Question { asked: "wait", path: "/v1/sandbox".to_owned(), timeout };
-    assert!(matches!(connection.get::<Value>(question).await, Err(AioError::TooLate { .. })));
+    let request = ServiceRequest { action: "wait", path: "/v1/sandbox".to_owned(), timeout };
+    assert!(matches!(connection.get::<Value>(request).await, Err(AioError::TooLate { .. })));
     let (url, _) = (stand_in.url.clone(), drop(stand_in));
     let nobody = AioService::new(url.parse().unwrap(), &Secret::new(KEY)).unwrap();
     assert!(matches!(nobody.info().await, Err(AioError::Unreachable { .. })));
-}
-
-#[tokio::test]
-async fn code_has_an_interpreter_that_remembers() {
-    let stand_in = StandIn::start();
-    let service = stand_in.service();
-    let limit = Duration::from_secs(60);
-    let run = |code: &'static str, context| {
-        let service = service.clone();
-        async move { service.execute_code(CodeLanguage::Python, code, "/workspace", limit, context).await.unwrap() }
-    };
-    run("x = 6", Some("c")).await;
-    let told = run("print(x * 7)", Some("c")).await;
-    assert_eq!((told.status.as_str(), told.stdout.as_str()), ("ok", "42\n"));
-    assert_ne!(run("print(x)", None).await.exit_code, Some(0), "variables stay only in a context");
-    service.write_file("/workspace/a", "ü\n".as_bytes()).await.unwrap();
-    assert_eq!(service.read_file("/workspace/a").await.unwrap(), "ü\n");
-    let error = service.read_file("/workspace/none").await.unwrap_err();
-    assert!(matches!(error, AioError::Refused { .. }), "{error}");
 }

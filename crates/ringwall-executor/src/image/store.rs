@@ -56,19 +56,6 @@ impl Store {
         Self { images: data.join("images"), limits: Limits::default() }
     }
 
-    /// Imports the archive at `path`.
-    pub fn import_file(
-        &self,
-        name: &ImageName,
-        path: &Path,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<ImageInfo, ImageError> {
-        let archive = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|error| ImageError::OpenArchive { path: path.to_owned(), source: error.into() })?;
-        let source = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        self.import(name, &source, File::from(archive), progress)
-    }
-
     /// Imports an archive from any reader. `source` is recorded as its origin.
     pub fn import(
         &self,
