@@ -34,7 +34,7 @@ pub enum Error {
     HostViewTimeout { timeout: Duration },
     #[error("reading the host's directories that this box shows failed")]
     ReadHostView(#[source] tokio::task::JoinError),
-    #[error("{} was replaced while the box was being made", .0.display())]
+    #[error("{} was replaced while the box was being created", .0.display())]
     DirectoryReplaced(PathBuf),
     #[error("{} belongs to Ringwall itself and is never shown to a box", .0.display())]
     OwnData(PathBuf),
@@ -50,7 +50,7 @@ pub enum Error {
     NoProxySocket,
     #[error("the container ended before it was connected to the server's proxy: {words}")]
     EgressWithheld { words: String },
-    #[error("could not make the socket {}", path.display())]
+    #[error("could not create the socket {}", path.display())]
     OpenProxySocketReceiver { path: PathBuf, source: std::io::Error },
     #[error("docker cannot mount the path {}", .0.display())]
     PathNotForDocker(PathBuf),
@@ -64,7 +64,7 @@ pub enum Error {
     WriteEnvironment(#[source] std::io::Error),
     #[error("{0:?} is not a valid name for a container")]
     ExecIdMalformed(String),
-    #[error("could not read or make {}", path.display())]
+    #[error("could not read or create {}", path.display())]
     InstanceFile { path: PathBuf, source: std::io::Error },
     #[error("the {backend} backend is not available: {why}")]
     BackendUnavailable { backend: &'static str, why: String },
@@ -122,7 +122,7 @@ pub enum Error {
     NoFreeUid { limit: u32 },
     #[error("a box that was made ahead cannot serve: {0}")]
     WarmBoxUnfit(&'static str),
-    #[error("the box was held at {0:?} until it was ended")]
+    #[error("the start of the box was halted at {0:?} until the box was killed")]
     Held(Step),
 }
 
@@ -155,11 +155,11 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// Advice for the user or operator; `None` if the message says everything.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::DirectoryMissing(_) => "create it, or name another directory",
-            Error::NotADirectory(_) => "only directories can be shown to a box; name the one that holds it",
+            Error::NotADirectory(_) => "a box can see directories only; name the directory that contains it",
             Error::DirectoryIsLink(path) => {
                 return Some(match std::fs::read_link(path) {
                     Ok(target) => format!("name the directory that it leads to: {}", target.display()),
@@ -167,7 +167,7 @@ impl Error {
                 });
             }
             Error::DirectoryUnreadable(_) => "change its permissions, or run as its owner",
-            Error::DirectoryReplaced(_) => "somebody is changing this path; try again when they are done",
+            Error::DirectoryReplaced(_) => "another process is changing this path; try again later",
             Error::HostViewTimeout { .. } => {
                 "try again; if that does not help, look for a file system in /etc, /opt or /srv that does not answer \
                  (a dead network mount), or switch path control on and allow single paths"
@@ -184,22 +184,22 @@ impl Error {
             Error::EnvironmentNotForDocker { .. } => {
                 "put the value into a file of the inputs, or use the native backend"
             }
-            Error::InstanceFile { .. } => "the file holds a random id that docker's containers are labelled with",
+            Error::InstanceFile { .. } => "the file contains the random id that labels the containers of this server",
             Error::BackendUnavailable { backend: backend::GVISOR, .. } => {
                 "install runsc and run the server as root, or give the docker daemon a runtime of that name"
             }
             Error::BackendUnavailable { .. } => {
-                "start the docker daemon, or use the native backend; `docker info` says what the client sees"
+                "start the docker daemon, or use the native backend; `docker info` shows what the client can reach"
             }
             Error::ProtectionMissing { .. } => "use the native backend, or drop the requirement",
             Error::DockerImageMissing(_) => {
-                "make the default image with `ringwall image build-docker`, or get this one with docker itself"
+                "build the default image with `ringwall image build-docker`, or pull this one with docker"
             }
             Error::NoAnswer { .. } => {
-                "try again; if that does not help, the machine is overloaded or a process of ours is stopped"
+                "try again; if that does not help, the machine is overloaded, or a process of Ringwall is stopped"
             }
             Error::ProgramReplaced(_) => "start the server again",
-            Error::SessionBusy => "wait for what runs in it, or ask with on_busy wait",
+            Error::SessionBusy => "wait until its command has ended, or send the request with `on_busy`: `wait`",
             Error::PoolFull => "try again, or raise pool.max_instances or pool.acquire_timeout_s",
             Error::OtherLanguage { .. } => "use another context_id for another language",
             Error::BoxDied { .. } => "ask again: the next command gets a new box",
@@ -209,7 +209,7 @@ impl Error {
             Error::NoTerminal => {
                 "run it as a process (/api/sessions/{id}/processes); a newer runsc may support terminals"
             }
-            Error::JailDied => "it was probably killed for memory; look at the kernel's log",
+            Error::JailDied => "the kernel probably killed it because memory ran out; see the kernel log",
             Error::CommandNotFound { command } if command.contains('/') => {
                 "the path is looked up inside the box: the host's /usr, /bin and /lib are there, your directory is at /workspace"
             }
@@ -246,13 +246,13 @@ fn setup_hint(failure: &Failure) -> Option<&'static str> {
         (Step::OpenSources, EACCES | ENOENT) => "the directory must be reachable for the user who runs the box",
         (Step::BuildRoot, ELOOP) => "the image has a symbolic link where a box needs a directory; import a clean one",
         (Step::BuildRoot, EPERM) if failure.subject == "/proc" => {
-            "this system hides parts of /proc (a container does that); a box needs a whole one to start from"
+            "this system hides parts of /proc, as containers do; a box needs a complete /proc to start from"
         }
         (_, ENOSYS) => "this kernel is too old; Linux 5.12 or newer is needed",
         (Step::RestrictFiles | Step::MakeCgroups | Step::LimitResources, 0) => {
-            "drop the requirement, or see `ringwall doctor` for how to get it"
+            "drop the requirement, or run `ringwall doctor`, which says how to enable it"
         }
-        (Step::MakeCgroups, EACCES | EPERM) => "cgroups cannot be made here; `ringwall doctor` says why",
+        (Step::MakeCgroups, EACCES | EPERM) => "cgroups cannot be created here; `ringwall doctor` says why",
         _ => return None,
     })
 }

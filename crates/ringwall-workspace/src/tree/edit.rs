@@ -29,7 +29,7 @@ use super::error::FilesError;
 use super::find::{Links, file_type};
 use super::open::Tree;
 use super::path::AgentPath;
-use super::read::{Lines, MAX_TEXT, find, unreadable};
+use super::read::{Lines, MAX_TEXT, find};
 use super::write::{StagedFile, check_target};
 
 /// A change that was checked and can be made.
@@ -111,7 +111,7 @@ impl Tree {
         if file_size(&status) > MAX_TEXT {
             return Err(too_large().into());
         }
-        let bytes = read_within(file, MAX_TEXT).map_err(unreadable)?.ok_or_else(too_large)?;
+        let bytes = read_within(file, MAX_TEXT).map_err(Error::UseTree)?.ok_or_else(too_large)?;
         let matches: Vec<usize> = memmem::find_iter(&bytes, old).collect();
         let found = matches.len() as u64;
         if found != expected {
@@ -142,7 +142,7 @@ impl Tree {
         let (file, status) = self.open_file(path, Links::Refused)?;
         let range = self.range_of(path, &file, &status, lines)?;
         let size = file_size(&status);
-        let (before, after) = seam(body, range, size, last_byte(&file, size).map_err(unreadable)?);
+        let (before, after) = seam(body, range, size, last_byte(&file, size).map_err(Error::UseTree)?);
         let splice = Splice { file, size, range, before, body, after };
         let growth = growth_over(&status, splice.length());
         Ok(Change { tree: self, path, growth, content: Content::Spliced(splice) })
@@ -239,7 +239,7 @@ impl Splice<'_> {
             io::copy(&mut (&self.file).take(self.size - self.range.end), &mut target)?;
             Ok(())
         };
-        splice().map_err(unreadable)?;
+        splice().map_err(Error::UseTree)?;
         Ok(staged)
     }
 }

@@ -6,7 +6,6 @@
 //! for a long one that does not fit is rejected as busy.
 
 use std::fs::File;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +25,10 @@ use super::path::AgentPath;
 pub(super) const MAX_TEXT: u64 = 64 << 20;
 /// Counting the lines of larger files would block changes to the workspace for too long.
 const MAX_COUNTED: u64 = 16 << 30;
+/// Texts up to this length do not count towards the memory limit.
+const MAX_UNCOUNTED_BYTES: u64 = 1 << 20;
+/// Memory limit of all longer texts: eight of the maximum length.
+const MAX_TOTAL_BYTES: u64 = 512 << 20;
 
 /// A range of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,17 +184,8 @@ pub(super) fn find(
     if line > 0 && file_size(status) > MAX_COUNTED {
         return Err(FilesError::TooLarge { path: path.given().to_owned(), max: MAX_COUNTED }.into());
     }
-    LineFinder::new(file, status, indexes).start_of(line).map_err(unreadable)
+    LineFinder::new(file, status, indexes).start_of(line).map_err(Error::UseTree)
 }
-
-pub(super) fn unreadable(error: io::Error) -> Error {
-    Error::UseTree(error)
-}
-
-/// Texts up to this length are not counted.
-pub(super) const MAX_UNCOUNTED_BYTES: u64 = 1 << 20;
-/// Eight texts of the maximum length.
-const MAX_TOTAL_BYTES: u64 = 512 << 20;
 
 /// The memory in use. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -201,13 +195,13 @@ pub(crate) struct TextMemory {
 
 /// A share of the memory, released when dropped.
 #[derive(Debug)]
-pub(super) struct TextShare {
+struct TextShare {
     memory: TextMemory,
     bytes: u64,
 }
 
 impl TextMemory {
-    pub(super) fn acquire(&self, bytes: u64) -> Option<TextShare> {
+    fn acquire(&self, bytes: u64) -> Option<TextShare> {
         let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= MAX_TOTAL_BYTES);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(TextShare { memory: self.clone(), bytes })
