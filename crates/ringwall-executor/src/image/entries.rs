@@ -94,7 +94,7 @@ impl<'a> Entries<'a> {
                 return if extensions.is_empty() {
                     Ok(None)
                 } else {
-                    Err(self.malformed("a long name or attribute belongs to no entry"))
+                    Err(self.malformed("an extension header belongs to no entry"))
                 };
             }
             if !checksum_holds(&block) {
@@ -193,7 +193,7 @@ impl<'a> Entries<'a> {
 
     fn read_extension(&mut self, size: u64, limit: u64) -> Result<Vec<u8>, ImageError> {
         if size > limit {
-            return Err(self.malformed("its extension header is absurdly large"));
+            return Err(self.malformed("its extension header is longer than 1 MiB (pax) or 4096 bytes (long name)"));
         }
         self.expect_content(size);
         let mut content = vec![0; usize::try_from(size).unwrap_or(0)];

@@ -26,15 +26,15 @@ pub enum ImageError {
     Malformed { entry: u64, problem: &'static str },
     #[error("the archive stores `{name}` as a sparse file, which is not supported")]
     Sparse { name: String },
-    #[error("the archive holds the name `{name}`, which {problem}")]
+    #[error("the archive contains the name `{name}`, which {problem}")]
     UnsafeName { name: String, problem: &'static str },
-    #[error("the archive's entry `{name}` cannot be placed: {problem}")]
+    #[error("the archive's entry `{name}` cannot be created: {problem}")]
     Conflict { name: String, problem: &'static str },
-    #[error("`/{name}` in the archive is {found}; a box mounts its own there, so it must be a directory")]
+    #[error("`/{name}` in the archive is {found}; boxes mount over it, so it must be a directory")]
     MountPoint { name: &'static str, found: &'static str },
     #[error("the archive unpacks to more than {limit} bytes")]
     TooLarge { limit: u64 },
-    #[error("the archive holds more than {limit} entries")]
+    #[error("the archive contains more than {limit} entries")]
     TooManyEntries { limit: u64 },
     #[error("the disk is nearly full: {available} bytes are left, and {reserve} of them are kept free")]
     DiskFull { available: u64, reserve: u64 },
@@ -64,7 +64,7 @@ impl ImageError {
             Self::ReadArchive { .. } => "check that the file or pipe is readable to its end".into(),
             Self::Interrupted => "run the same command again to import it".into(),
             Self::UnknownFormat { found } => format!(
-                "make one with `tar --numeric-owner -czf rootfs.tar.gz -C ROOT .`{}",
+                "create one with `tar --numeric-owner -czf rootfs.tar.gz -C ROOT .`{}",
                 if found.contains("compressed") {
                     ", or decompress this one first and pipe it: `xz -dc FILE | ringwall image import NAME -`"
                 } else {
@@ -74,14 +74,14 @@ impl ImageError {
             Self::Decompress { .. } | Self::Truncated { .. } => {
                 "the file is damaged or was copied in part: fetch it again and compare its checksum".into()
             }
-            Self::Malformed { .. } => "make the archive again with GNU tar, bsdtar or `docker export`".into(),
+            Self::Malformed { .. } => "create the archive again with GNU tar, bsdtar or `docker export`".into(),
             Self::Sparse { .. } => {
                 "pack the root file system again without `--sparse` (with bsdtar: `--no-read-sparse`)".into()
             }
             Self::UnsafeName { .. } => {
-                "names must be relative and stay inside the archive: `tar -C ROOT -cf rootfs.tar .` makes such".into()
+                "names must be relative and stay inside the archive: create the archive with `tar -C ROOT -cf rootfs.tar .`".into()
             }
-            Self::Conflict { .. } => "the archive holds this name twice in ways that contradict: make it from one directory tree".into(),
+            Self::Conflict { .. } => "the archive contains contradictory entries for this name: create it from one directory tree".into(),
             Self::MountPoint { name, .. } => format!("make `{name}` a plain directory in the root file system and pack it again"),
             Self::TooLarge { .. } => "leave out what boxes do not need, or free disk space beneath the data directory".into(),
             Self::TooManyEntries { .. } => "leave out what boxes do not need".into(),

@@ -28,17 +28,17 @@ impl EntryName {
             return Err(refuse("is longer than 4095 bytes"));
         }
         if raw.contains(&0) {
-            return Err(refuse("holds a NUL byte"));
+            return Err(refuse("contains a NUL byte"));
         }
         if raw.starts_with(b"/") {
-            return Err(refuse("starts at the root"));
+            return Err(refuse("is absolute"));
         }
         let mut bytes = Vec::with_capacity(raw.len());
         let mut depth = 0;
         for component in raw.split(|byte| *byte == b'/') {
             match component {
                 b"" | b"." => continue,
-                b".." => return Err(refuse("climbs out with `..`")),
+                b".." => return Err(refuse("contains `..`")),
                 _ if component.len() > MAX_COMPONENT => {
                     return Err(refuse("has a component longer than 255 bytes"));
                 }
@@ -98,7 +98,7 @@ pub(super) fn check_target(target: &[u8], name: &EntryName) -> Result<(), ImageE
     let problem = if target.is_empty() {
         "its target is empty"
     } else if target.contains(&0) {
-        "its target holds a NUL byte"
+        "its target contains a NUL byte"
     } else if target.len() > MAX_NAME_LEN {
         "its target is longer than 4095 bytes"
     } else {

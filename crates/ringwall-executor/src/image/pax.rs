@@ -16,14 +16,14 @@ pub(super) struct PaxRecords {
     pub(super) sparse_name: Option<Vec<u8>>,
 }
 
-const NOT_A_NUMBER: &str = "a number in its pax header is none";
+const NOT_A_NUMBER: &str = "its pax header contains text where a number belongs";
 
 impl PaxRecords {
     pub(super) fn parse(mut rest: &[u8]) -> Result<Self, &'static str> {
         let mut records = Self::default();
         // Some writers pad the header with NULs.
         while rest.first().is_some_and(|byte| *byte != 0) {
-            let (record, after) = cut_record(rest).ok_or("a record of its pax header is cut wrongly")?;
+            let (record, after) = cut_record(rest).ok_or("a record of its pax header has a wrong length")?;
             let (key, value) = split_at_byte(record, b'=').ok_or("a record of its pax header has no `=`")?;
             records.take(key, value)?;
             rest = after;

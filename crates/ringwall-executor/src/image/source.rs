@@ -25,34 +25,34 @@ pub struct Interrupted;
 /// The tar bytes of an archive.
 pub(super) struct Stream<'a> {
     decoded: BufReader<Box<dyn Read + 'a>>,
-    tap: Rc<Tap>,
+    state: Rc<ReadState>,
 }
 
 #[derive(Default)]
-struct Tap {
+struct ReadState {
     read: Cell<u64>,
     ended: Cell<bool>,
     failed: RefCell<Option<io::Error>>,
 }
 
-struct Tapped<R> {
+struct CountingReader<R> {
     archive: R,
-    tap: Rc<Tap>,
+    state: Rc<ReadState>,
 }
 
-impl<R: Read> Read for Tapped<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.archive.read(buffer) {
                 Ok(count) => {
-                    self.tap.read.set(self.tap.read.get() + count as u64);
-                    self.tap.ended.set(count == 0 && !buffer.is_empty());
+                    self.state.read.set(self.state.read.get() + count as u64);
+                    self.state.ended.set(count == 0 && !buffer.is_empty());
                     return Ok(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let passed_on = io::Error::from(error.kind());
-                    self.tap.failed.replace(Some(error));
+                    self.state.failed.replace(Some(error));
                     return Err(passed_on);
                 }
             }
@@ -63,10 +63,10 @@ impl<R: Read> Read for Tapped<R> {
 impl<'a> Stream<'a> {
     /// Detects the format and starts decoding.
     pub(super) fn open(archive: impl Read + 'a) -> Result<Self, ImageError> {
-        let tap = Rc::new(Tap::default());
-        let mut rest = BufReader::with_capacity(BUFFER, Tapped { archive, tap: Rc::clone(&tap) });
+        let state = Rc::new(ReadState::default());
+        let mut rest = BufReader::with_capacity(BUFFER, CountingReader { archive, state: Rc::clone(&state) });
         let mut head = Vec::with_capacity(BLOCK);
-        rest.by_ref().take(BLOCK as u64).read_to_end(&mut head).map_err(|error| tap.blame(error, 0))?;
+        rest.by_ref().take(BLOCK as u64).read_to_end(&mut head).map_err(|error| state.explain(error, 0))?;
         let format = recognise(&head)?;
         let whole = Cursor::new(head).chain(rest);
         let decoded: Box<dyn Read + 'a> = match format {
@@ -74,12 +74,12 @@ impl<'a> Stream<'a> {
             Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
             Format::Zstd => Box::new(ZstdFrames::new(whole)),
         };
-        Ok(Self { decoded: BufReader::with_capacity(BUFFER, decoded), tap })
+        Ok(Self { decoded: BufReader::with_capacity(BUFFER, decoded), state })
     }
 
     /// Bytes of the archive itself read so far.
     pub(super) fn archive_bytes(&self) -> u64 {
-        self.tap.read.get()
+        self.state.read.get()
     }
 
     /// Fills `buffer`; returns less only at the end of the stream.
@@ -90,7 +90,7 @@ impl<'a> Stream<'a> {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.tap.blame(error, entries)),
+                Err(error) => return Err(self.state.explain(error, entries)),
             }
         }
         Ok(filled)
@@ -104,7 +104,7 @@ impl<'a> Stream<'a> {
         loop {
             let chunk = match self.decoded.fill_buf() {
                 Ok(chunk) => chunk,
-                Err(error) => return Err(self.tap.blame(error, entries)),
+                Err(error) => return Err(self.state.explain(error, entries)),
             };
             if chunk.is_empty() {
                 return Ok(());
@@ -119,9 +119,9 @@ impl<'a> Stream<'a> {
     }
 }
 
-impl Tap {
+impl ReadState {
     /// Attributes an error: read failure, truncated archive or damaged archive.
-    fn blame(&self, error: io::Error, entries: u64) -> ImageError {
+    fn explain(&self, error: io::Error, entries: u64) -> ImageError {
         match self.failed.take() {
             Some(read) if read.get_ref().is_some_and(|inner| inner.is::<Interrupted>()) => ImageError::Interrupted,
             Some(source) => ImageError::ReadArchive { source },

@@ -57,7 +57,7 @@ impl Staging {
     pub(super) fn new(images: OwnedFd) -> Result<Self> {
         let _lock = StoreLock::take(&images)?;
         sweep(&images)?;
-        let name = fresh(IMPORTING);
+        let name = new_name(IMPORTING);
         rustix::fs::mkdirat(&images, name.as_str(), Mode::RWXU)?;
         let directory = rustix::fs::openat(&images, name.as_str(), DIRECTORY, Mode::empty())?;
         let staging = Self { images, name, directory, state: State::Hidden };
@@ -95,8 +95,8 @@ impl Drop for Staging {
 
 /// Deletes the image `name`, whose directory the caller has locked: hides it by one rename, then
 /// erases it.
-pub(super) fn retire(images: &OwnedFd, name: &str, lock: StoreLock) -> Result<()> {
-    let hidden = fresh(REMOVING);
+pub(super) fn remove_image(images: &OwnedFd, name: &str, lock: StoreLock) -> Result<()> {
+    let hidden = new_name(REMOVING);
     rustix::fs::renameat_with(images, name, images, hidden.as_str(), RenameFlags::NOREPLACE)?;
     rustix::fs::fsync(images)?;
     drop(lock);
@@ -124,7 +124,7 @@ fn sweep(images: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-fn fresh(prefix: &str) -> String {
+fn new_name(prefix: &str) -> String {
     // RandomState is seeded by the kernel. The name must only be new; mkdir detects a duplicate.
     let random = RandomState::new().build_hasher().finish();
     format!("{prefix}{}-{random:016x}", std::process::id())

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::budget::{Budget, Limits};
 use super::source::Stream;
-use super::staging::{Staging, StoreLock, retire};
+use super::staging::{Staging, StoreLock, remove_image};
 use super::unpack::Unpacking;
 use super::{ImageError, ImageInfo, Progress};
 
@@ -136,7 +136,7 @@ impl Store {
             Err(Errno::WOULDBLOCK) => return Err(ImageError::InUse { name }),
             Err(error) => return Err(self.failed("lock an image in", error)),
         }
-        retire(&images, &name, lock).map_err(|error| self.failed("remove an image from", error))
+        remove_image(&images, &name, lock).map_err(|error| self.failed("remove an image from", error))
     }
 
     fn names(&self) -> Result<Vec<String>, ImageError> {

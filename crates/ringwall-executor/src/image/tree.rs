@@ -56,7 +56,7 @@ impl Tree {
         match rustix::fs::mkdirat(&*parent, last, Mode::RWXU) {
             Err(Errno::EXIST) if self.kind(&parent, last, name)? == FileType::Directory => {}
             Err(Errno::EXIST) => {
-                self.vacate(&parent, last, name)?;
+                self.remove_existing(&parent, last, name)?;
                 rustix::fs::mkdirat(&*parent, last, Mode::RWXU).map_err(|error| failed(name, error))?;
             }
             outcome => outcome.map_err(|error| failed(name, error))?,
@@ -73,7 +73,7 @@ impl Tree {
         let create = || rustix::fs::openat(&*parent, last, flags, Mode::RUSR | Mode::WUSR);
         match create() {
             Err(Errno::EXIST) => {
-                self.vacate(&parent, last, name)?;
+                self.remove_existing(&parent, last, name)?;
                 create()
             }
             outcome => outcome,
@@ -85,7 +85,7 @@ impl Tree {
         let (parent, last) = self.locate(name)?;
         match rustix::fs::symlinkat(target, &*parent, last) {
             Err(Errno::EXIST) => {
-                self.vacate(&parent, last, name)?;
+                self.remove_existing(&parent, last, name)?;
                 rustix::fs::symlinkat(target, &*parent, last)
             }
             outcome => outcome,
@@ -127,7 +127,7 @@ impl Tree {
                 if (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino) {
                     return Ok(());
                 }
-                self.vacate(&parent, last, name)?;
+                self.remove_existing(&parent, last, name)?;
                 link()
             }
             outcome => outcome,
@@ -146,7 +146,7 @@ impl Tree {
         let handle = match self.open(path, OFlags::PATH | OFlags::DIRECTORY) {
             Ok(handle) => Rc::new(handle),
             Err(Errno::NOENT) => self.make_parents(path, name)?,
-            Err(error) => return Err(misplaced(name, error)),
+            Err(error) => return Err(parent_error(name, error)),
         };
         self.parent = Some((path.to_vec(), Rc::clone(&handle)));
         Ok((handle, last))
@@ -161,24 +161,23 @@ impl Tree {
                 Err(Errno::NOENT) => make_parent(&handle, &path[start..end]),
                 outcome => outcome,
             };
-            handle = Rc::new(next.map_err(|error| misplaced(name, error))?);
+            handle = Rc::new(next.map_err(|error| parent_error(name, error))?);
             start = end + 1;
         }
         Ok(handle)
     }
 
     /// Removes the entry of this name to make room; a directory only if it is empty.
-    fn vacate(&mut self, parent: &OwnedFd, last: &[u8], name: &EntryName) -> Result<(), ImageError> {
+    fn remove_existing(&mut self, parent: &OwnedFd, last: &[u8], name: &EntryName) -> Result<(), ImageError> {
         self.parent = None;
         let flags = match self.kind(parent, last, name)? {
             FileType::Directory => AtFlags::REMOVEDIR,
             _ => AtFlags::empty(),
         };
         rustix::fs::unlinkat(parent, last, flags).map_err(|error| match error {
-            Errno::NOTEMPTY | Errno::EXIST => ImageError::Conflict {
-                name: name.printable(),
-                problem: "a directory that is not empty is in its place",
-            },
+            Errno::NOTEMPTY | Errno::EXIST => {
+                ImageError::Conflict { name: name.printable(), problem: "a directory that is not empty has its name" }
+            }
             _ => failed(name, error),
         })
     }
@@ -199,12 +198,12 @@ fn make_parent(holder: &OwnedFd, component: &[u8]) -> rustix::io::Result<OwnedFd
 }
 
 /// Errors about the parent's type are faults of the archive; all others are write errors.
-fn misplaced(name: &EntryName, error: Errno) -> ImageError {
+fn parent_error(name: &EntryName, error: Errno) -> ImageError {
     let problem = match error {
-        Errno::NOTDIR => "what should hold it is not a directory",
-        Errno::LOOP => "the links to what should hold it go round in a circle",
+        Errno::NOTDIR => "its parent is not a directory",
+        Errno::LOOP => "the symbolic links in its path form a loop",
         // The lookup found nothing, but the name exists: a dangling link.
-        Errno::EXIST | Errno::NOENT => "what should hold it is a link that leads nowhere inside the image",
+        Errno::EXIST | Errno::NOENT => "its parent is a symbolic link that leads nowhere inside the image",
         Errno::NAMETOOLONG => "the path to it is too long",
         _ => return failed(name, error),
     };

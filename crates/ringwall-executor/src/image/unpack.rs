@@ -23,20 +23,20 @@ const CHUNK: usize = 128 * 1024;
 
 /// Mount points of a box, each with the handling of a missing directory.
 const MOUNT_POINTS: [(&str, Missing); 8] = [
-    ("dev", Missing::Made(0o755)),
-    ("proc", Missing::Made(0o755)),
-    ("sys", Missing::Left),
-    ("tmp", Missing::Made(0o1777)),
-    ("etc", Missing::Made(0o755)),
-    ("workspace", Missing::Made(0o755)),
-    ("run", Missing::Left),
-    ("home", Missing::Made(0o755)),
+    ("dev", Missing::Create(0o755)),
+    ("proc", Missing::Create(0o755)),
+    ("sys", Missing::Ignore),
+    ("tmp", Missing::Create(0o1777)),
+    ("etc", Missing::Create(0o755)),
+    ("workspace", Missing::Create(0o755)),
+    ("run", Missing::Ignore),
+    ("home", Missing::Create(0o755)),
 ];
 
 #[derive(Clone, Copy)]
 enum Missing {
-    Made(u32),
-    Left,
+    Create(u32),
+    Ignore,
 }
 
 /// Result of unpacking.
@@ -80,17 +80,17 @@ impl<'p> Unpacking<'p> {
         let mut empty = true;
         while let Some(entry) = entries.next()? {
             empty = false;
-            self.place(entry, &mut entries)?;
-            self.tell(&entries);
+            self.extract(entry, &mut entries)?;
+            self.report_progress(&entries);
         }
         if empty {
             return Err(ImageError::Empty);
         }
         entries.finish()?;
-        self.settle()
+        self.finish()
     }
 
-    fn place(&mut self, entry: Entry, entries: &mut Entries<'_>) -> Result<(), ImageError> {
+    fn extract(&mut self, entry: Entry, entries: &mut Entries<'_>) -> Result<(), ImageError> {
         let name = &entry.name;
         self.budget.charge(entry.stored)?;
         match name.top() {
@@ -118,7 +118,7 @@ impl<'p> Unpacking<'p> {
                 self.contents.entries += 1;
             }
             Kind::File => {
-                self.place_file(&entry, entries)?;
+                self.extract_file(&entry, entries)?;
                 self.contents.entries += 1;
             }
             Kind::Symlink(target) => {
@@ -133,7 +133,7 @@ impl<'p> Unpacking<'p> {
         Ok(())
     }
 
-    fn place_file(&mut self, entry: &Entry, entries: &mut Entries<'_>) -> Result<(), ImageError> {
+    fn extract_file(&mut self, entry: &Entry, entries: &mut Entries<'_>) -> Result<(), ImageError> {
         let name = &entry.name;
         let mut file = File::from(self.tree.create_file(name)?);
         loop {
@@ -143,7 +143,7 @@ impl<'p> Unpacking<'p> {
             }
             file.write_all(&self.chunk[..count]).map_err(|error| failed(name, error))?;
             self.contents.bytes += count as u64;
-            self.tell(entries);
+            self.report_progress(entries);
         }
         let mode = self.keep_mode(entry.mode, 0o777) | 0o600;
         if mode & 0o111 != 0 {
@@ -161,7 +161,7 @@ impl<'p> Unpacking<'p> {
         mode & kept
     }
 
-    fn tell(&mut self, entries: &Entries<'_>) {
+    fn report_progress(&mut self, entries: &Entries<'_>) {
         (self.progress)(Progress {
             read: entries.stream().archive_bytes(),
             entries: self.contents.entries,
@@ -171,7 +171,7 @@ impl<'p> Unpacking<'p> {
 
     /// After the last entry: checks that this is a root file system, sets directory times, and
     /// checks the mount points.
-    fn settle(mut self) -> Result<Contents, ImageError> {
+    fn finish(mut self) -> Result<Contents, ImageError> {
         let is_directory = |path: &[u8]| self.tree.open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok();
         if self.contents.programs == 0 && !is_directory(b"bin") && !is_directory(b"usr/bin") {
             return Err(ImageError::NotARoot);
@@ -225,7 +225,7 @@ fn check_mount_point(
             return Err(ImageError::MountPoint { name, found: "not a directory" });
         }
         Err(Errno::NOENT) => {
-            let Missing::Made(mode) = missing else {
+            let Missing::Create(mode) = missing else {
                 return Ok(());
             };
             rustix::fs::mkdirat(root, name, Mode::RWXU).map_err(write)?;

@@ -40,7 +40,7 @@ fn oversized_or_repeated_extension_headers_are_refused() {
         for size in [2 << 20, 1 << 40, u64::MAX] {
             let archive = Archive::root().declared(kind, b"x", b"", 0o644, size, &content);
             let refusal = Fixture::new().refusal(&archive.end());
-            assert!(refusal.contains("absurdly large"), "{refusal}");
+            assert!(refusal.contains("longer than"), "{refusal}");
         }
         let twice = Archive::root().entry(kind, b"x", b"", 0o644, &pax_record("path", b"a")).entry(
             kind,
@@ -58,15 +58,15 @@ fn oversized_or_repeated_extension_headers_are_refused() {
 #[test]
 fn malformed_pax_records_are_refused() {
     for (records, problem) in [
-        (b"99 path=a\n".as_slice(), "cut wrongly"),
-        (b"3 path=a\n", "cut wrongly"),
-        (b"0 path=a\n", "cut wrongly"),
-        (b"99999999999999999999999 path=a\n", "cut wrongly"),
-        (b"path=a\n", "cut wrongly"),
-        (b"9 path=ab", "cut wrongly"),
+        (b"99 path=a\n".as_slice(), "has a wrong length"),
+        (b"3 path=a\n", "has a wrong length"),
+        (b"0 path=a\n", "has a wrong length"),
+        (b"99999999999999999999999 path=a\n", "has a wrong length"),
+        (b"path=a\n", "has a wrong length"),
+        (b"9 path=ab", "has a wrong length"),
         (b"7 path\n", "no `=`"),
         (b"11 size=-1\n", "number"),
-        (b"30 size=99999999999999999999\n", "cut wrongly"),
+        (b"30 size=99999999999999999999\n", "has a wrong length"),
         (b"29 size=99999999999999999999\n", "number"),
         (b"9 size=\n\n", "number"),
         (b"12 mtime=xy\n", "number"),

@@ -67,9 +67,9 @@ fn hard_link_to_outside_is_refused() {
     let fixture = Fixture::new();
     let canary = fixture.outside("canary");
     let absolute = Archive::root().pax(&[("linkpath", canary.to_str().unwrap().as_bytes())]);
-    assert!(fixture.refusal(&absolute.hard_link("etc/x", "").end()).contains("starts at the root"));
+    assert!(fixture.refusal(&absolute.hard_link("etc/x", "").end()).contains("is absolute"));
     let climbing = Archive::root().hard_link("etc/x", "../../../../outside/canary");
-    assert!(fixture.refusal(&climbing.end()).contains("climbs out"));
+    assert!(fixture.refusal(&climbing.end()).contains("contains `..`"));
     let through =
         Archive::root().symlink("door", fixture.outside("").to_str().unwrap()).hard_link("etc/x", "door/canary");
     assert!(fixture.refusal(&through.end()).contains("not in the archive before it"));
@@ -122,7 +122,7 @@ fn contradicting_entries_are_refused() {
         (Archive::root().symlink("usr", "/"), "directory that is not empty"),
         (Archive::root().hard_link("usr", "etc/passwd"), "directory that is not empty"),
         (Archive::root().file("etc/passwd/x", 0o644, b"x"), "not a directory"),
-        (Archive::root().symlink("a", "b").symlink("b", "a").file("a/x", 0o644, b"x"), "in a circle"),
+        (Archive::root().symlink("a", "b").symlink("b", "a").file("a/x", 0o644, b"x"), "form a loop"),
         (Archive::root().symlink("a", "nowhere").file("a/x", 0o644, b"x"), "leads nowhere"),
         (Archive::root().symlink("a", "nowhere").file("a/b/c/x", 0o644, b"x"), "leads nowhere"),
         (Archive::root().symlink("a", ""), "target is empty"),

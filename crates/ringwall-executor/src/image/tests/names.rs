@@ -8,14 +8,14 @@ use super::{Archive, Fixture};
 fn names_with_dot_dot_are_refused() {
     for climbing in ["../outside/canary", "usr/../../../../outside/canary", "..", "usr/.."] {
         let refusal = Fixture::new().refusal(&Archive::root().file(climbing, 0o644, b"x").end());
-        assert!(refusal.contains("climbs out"), "{climbing}: {refusal}");
+        assert!(refusal.contains("contains `..`"), "{climbing}: {refusal}");
     }
     let fixture = Fixture::new();
     let deep = "../../../../../../../outside/canary";
     let archive = Archive::root().pax(&[("path", deep.as_bytes())]).file("harmless", 0o644, b"x");
-    assert!(fixture.refusal(&archive.end()).contains("climbs out"));
+    assert!(fixture.refusal(&archive.end()).contains("contains `..`"));
     let archive = Archive::root().long_name(deep.as_bytes()).file("harmless", 0o644, b"x");
-    assert!(fixture.refusal(&archive.end()).contains("climbs out"));
+    assert!(fixture.refusal(&archive.end()).contains("contains `..`"));
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn absolute_names_are_refused() {
     let fixture = Fixture::new();
     let target = fixture.outside("planted");
     let archive = Archive::root().pax(&[("path", target.to_str().unwrap().as_bytes())]).file("x", 0o644, b"x");
-    assert!(fixture.refusal(&archive.end()).contains("starts at the root"));
+    assert!(fixture.refusal(&archive.end()).contains("is absolute"));
     assert!(!target.exists());
 }
 
@@ -46,7 +46,7 @@ fn too_long_or_invalid_names_are_refused() {
     let refusal = Fixture::new().refusal(&Archive::root().long_name(b"etc/pass\0wd").file("x", 0o644, b"x").end());
     assert!(refusal.contains("NUL"), "{refusal}");
     let refusal = Fixture::new().refusal(&Archive::root().long_name(&[b'a'; 5000]).file("x", 0o644, b"x").end());
-    assert!(refusal.contains("absurdly large"), "{refusal}");
+    assert!(refusal.contains("longer than"), "{refusal}");
     // The longest valid names are imported.
     let fixture = Fixture::new();
     let archive = Archive::root()
