@@ -51,10 +51,12 @@ bench: ## measure side by side with fork+exec, bubblewrap and docker
 	@$(MAKE) --no-print-directory build
 	$(CARGO) run --release --package bench -- $(BENCH_ARGS)
 
-check: ## formatting, lints, and the dependency rules of deny.toml
+check: ## formatting, lints, types of the console, and the dependency rules of deny.toml
 	@scripts/setup check
+	@$(MAKE) --no-print-directory web/node_modules/.installed
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --features ringwall-fuzz/programs -- -D warnings
+	cd web && $(NPM) run --silent check
 	@scripts/deny
 
 fuzz: ## fuzz one parser: make fuzz TARGET=zip (needs a nightly toolchain and cargo-fuzz)
