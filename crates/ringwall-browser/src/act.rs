@@ -152,7 +152,7 @@ pub(crate) async fn download(view: &mut View<'_>, from: &DownloadSource, timeout
     match from {
         DownloadSource::Element(target) => press_button(view, target).await?,
         DownloadSource::Url(url) => {
-            let documents = [RequestPattern { url_pattern: "*", resource_type: "Document", request_state: "Response" }];
+            let documents = [RequestPattern { url_pattern: "*", resource_type: "Document", request_stage: "Response" }];
             view.call(&EnableFetch { patterns: &documents }, CALL_LIMIT).await?;
             let rest = end.saturating_duration_since(Instant::now());
             let asked = view.connection.call(Some(&view.session), &Navigate { url }, rest).await;

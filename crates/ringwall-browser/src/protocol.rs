@@ -104,7 +104,7 @@ pub(crate) struct Argument<'a> {
 pub(crate) struct RequestPattern<'a> {
     pub(crate) url_pattern: &'a str,
     pub(crate) resource_type: &'a str,
-    pub(crate) request_state: &'a str,
+    pub(crate) request_stage: &'a str,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
