@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringwall_jail::report::{Failure, ProtectionName, Step};
 use ringwall_policy::{DockerImage, Grant};
 
-use crate::aio_service::AioError;
+use crate::aio_error::AioError;
 use crate::backend;
 use crate::image::ImageError;
 

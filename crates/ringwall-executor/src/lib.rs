@@ -5,6 +5,7 @@
 //! a plan (pure), `native` sends the plan to a jail process and follows the box to its end. This
 //! process itself never forks, unshares or mounts.
 
+mod aio_error;
 pub mod aio_service;
 pub mod docker;
 pub mod egress;
@@ -15,6 +16,7 @@ pub mod pool;
 pub mod session_box;
 
 mod box_layout;
+mod c_string;
 mod capture;
 mod cgroup;
 mod counters;

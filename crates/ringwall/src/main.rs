@@ -4,12 +4,15 @@
 //! agent in a session box. `main` checks for both names before it parses anything.
 
 mod cli;
+mod client;
 mod doctor;
 mod escape;
 mod http;
 mod mcp;
+mod message;
 mod runtime;
 mod server;
+mod views;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

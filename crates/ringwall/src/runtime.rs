@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::message::Message;
+use crate::message::Message;
 
 /// Threads and processes besides the workers: the record's writer, SQLite, the blocking pool, the
 /// counter guard, and the processes of the jail and of the first box.

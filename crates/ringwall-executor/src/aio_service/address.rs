@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ureq::http::Uri;
 
-use super::error::AioError;
+use crate::aio_error::AioError;
 
 /// The part of every URL before `/v1`, without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::address::ServiceUrl;
 use super::connection::{Connection, ServiceRequest, malformed, shorten};
-use super::error::AioError;
+use crate::aio_error::AioError;
 
 /// Timeout of requests that the service answers at once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -17,7 +17,7 @@ use ureq::http::{HeaderValue, Response};
 use ureq::{Agent, Body};
 
 use super::address::ServiceUrl;
-use super::error::{AioError, MAX_ANSWER};
+use crate::aio_error::{AioError, MAX_ANSWER};
 use crate::tls_roots::trust;
 
 const MAX_STDERR_LEN: u64 = 64 << 10;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::client::{AioService, ListResult, ServiceInfo};
-use super::error::AioError;
+use crate::aio_error::AioError;
 
 const OURS: &str = "ringwall";
 const MAX_NAME_LEN: usize = 1024;

@@ -11,7 +11,7 @@ use tokio::net::unix::pipe::Sender;
 
 use super::client::{AioService, CommandInfo, CommandStatus, Offsets, OutputResult, Waiting};
 use super::connection::malformed;
-use super::error::AioError;
+use crate::aio_error::AioError;
 
 /// How long a service may be unreachable before its command is given up.
 const MAX_OUTAGE: Duration = Duration::from_secs(15);

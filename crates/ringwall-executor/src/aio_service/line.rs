@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::error::AioError;
+use crate::aio_error::AioError;
 
 /// Enters the directory and executes the command. stdin is a file that is deleted when it is open,
 /// or `/dev/null`.

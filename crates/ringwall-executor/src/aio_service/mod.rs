@@ -13,7 +13,6 @@ mod address;
 mod client;
 mod connection;
 mod directory;
-mod error;
 mod follow;
 mod line;
 mod running;
@@ -21,8 +20,8 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+pub use crate::aio_error::AioError;
 pub use address::ServiceUrl;
 pub use client::{AioService, ServiceInfo};
 pub use directory::ServiceDirectory;
-pub use error::AioError;
 pub use start::{OnCreated, ServiceFile, ServiceWork};

@@ -16,9 +16,9 @@ use tokio::task::JoinHandle;
 
 use super::client::AioService;
 use super::directory::{self, ServiceDirectory};
-use super::error::AioError;
 use super::follow::End;
 use super::start::{OnCreated, of_a_service};
+use crate::aio_error::AioError;
 use crate::error::Error;
 use crate::running::{BoxControl, BoxExit, Ending, RunningBox, Streams, Usage};
 

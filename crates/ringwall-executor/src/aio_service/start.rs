@@ -15,10 +15,10 @@ use tokio::net::unix::pipe;
 
 use super::client::AioService;
 use super::directory::ServiceDirectory;
-use super::error::AioError;
 use super::follow::{OutputPipes, follow};
 use super::line;
 use super::running::{Guard, SIGKILL, ServiceControl};
+use crate::aio_error::AioError;
 use crate::backend;
 use crate::error::Error;
 use crate::protection::protection_of;

@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use super::client::AioService;
 use super::connection::{Connection, ServiceRequest};
-use super::error::AioError;
 use super::start::{OnCreated, ServiceFile, ServiceWork};
+use crate::aio_error::AioError;
 use crate::error::Error;
 use crate::running::{Ending, RunningBox};
 use crate::{ProtectionName, ProtectionState};

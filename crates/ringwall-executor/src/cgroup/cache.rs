@@ -144,7 +144,7 @@ pub(crate) mod tests {
     use ringwall_jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion};
 
     use super::*;
-    use crate::plan::literal;
+    use crate::c_string::literal;
 
     /// A group with a process limit, as an ordinary directory in `parent` whose `pids.current` says
     /// 0.

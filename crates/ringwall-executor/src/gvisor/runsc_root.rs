@@ -13,9 +13,9 @@ use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{FileKind, MountAccess, Operation, Owner, Source};
 
 use crate::box_layout;
+use crate::c_string::literal;
 use crate::error::Error;
 use crate::host::{Host, SystemKind};
-use crate::plan::literal;
 use crate::plan::lower;
 use crate::sources::Sources;
 

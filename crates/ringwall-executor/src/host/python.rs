@@ -14,7 +14,7 @@ use ringwall_policy::Grant;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::box_layout::{AGENT_SEARCH, SEARCH};
-use crate::plan::literal;
+use crate::c_string::literal;
 
 pub(crate) const ASKED: &str = "python";
 pub(crate) const INSTALLED: &str = "python3";

@@ -8,8 +8,8 @@ use ringwall_jail::agent::AGENT;
 use ringwall_jail::plan::{Cover, FileKind, MountAccess, Operation, RootKind, Source};
 
 use crate::box_layout::WORKSPACE;
+use crate::c_string::literal;
 use crate::host::{Host, python};
-use crate::plan::literal;
 use crate::plan::lower::{
     AGENT_MOUNTS, BYTES_PER_INODE, EMPTY, MIB, MOUNT_POINTS, PROJECT, ROOT_INODES, device_nodes, etc_files, os_release,
     own_mounts, processes, system,

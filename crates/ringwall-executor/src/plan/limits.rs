@@ -10,10 +10,10 @@ use ringwall_jail::plan::{CgroupDirectory, CgroupSetting, CgroupVersion, Cgroups
 use ringwall_jail::report::{Protection, ProtectionName};
 use ringwall_policy::{Field, Limits};
 
+use crate::c_string::literal;
 use crate::cgroup::layout::{CgroupLayout, Controller};
 use crate::counters;
 use crate::host::Host;
-use crate::plan::literal;
 
 /// PID 1 and the agent count as processes in the kernel, so the kernel's limit is raised by them.
 pub(crate) const OUR_PROCESSES: u64 = 1;

@@ -19,12 +19,12 @@ use ringwall_jail::report::Step;
 use ringwall_policy::{Field, Grant, Net, Workspace};
 
 use crate::box_layout::{AGENT_FILES, AGENT_SEARCH, SEARCH, TERMINAL, WORKSPACE};
+use crate::c_string::{c_string, literal};
 use crate::error::Error;
 use crate::host::python::Python;
 use crate::host::{Host, SystemEntry, SystemKind, python};
 use crate::plan::limits;
 use crate::plan::limits::{BoxLimits, Stay};
-use crate::plan::{c_string, literal};
 use crate::protection::protection_of;
 use crate::sources::{Opened, ProjectPath, Sources, view};
 use crate::{box_layout, egress};

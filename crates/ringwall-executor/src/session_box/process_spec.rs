@@ -11,10 +11,10 @@ use ringwall_policy::Grant;
 
 use super::process::ProcessOptions;
 use crate::box_layout::TERMINAL;
+use crate::c_string::{c_string, literal};
 use crate::error::Error;
 use crate::host::python::{ASKED, INSTALLED, Python};
 use crate::plan::lower;
-use crate::plan::{c_string, literal};
 use crate::sources::Sources;
 
 /// The source of the default variables and of Python for the commands of a box.

@@ -4,14 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::cli::client::{Client, ServerArguments};
-use crate::cli::message::{BAD_ANSWER, Message, escape_invisible, print};
-
-/// All characters but the unreserved ones of RFC 3986.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+use crate::client::{Client, ServerArguments, encode};
+use crate::message::{BAD_ANSWER, Message, escape_invisible, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
@@ -87,10 +83,6 @@ pub(crate) fn data_of(mut response: Value) -> Result<Value, Message> {
         Some(data) => Ok(data.take()),
         None => Err(Message::failed(BAD_ANSWER, "the server's response has no `data`, so it is not one of this API")),
     }
-}
-
-pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]

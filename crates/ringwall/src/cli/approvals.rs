@@ -13,9 +13,9 @@ use clap::{Args, Subcommand};
 use ringwall_record::{CoveredFile, UncoveredFile};
 use serde_json::{Value, json};
 
-use crate::cli::agent::encode;
-use crate::cli::client::{Client, ServerArguments};
-use crate::cli::message::{Message, escape_invisible, print};
+use crate::client::encode;
+use crate::client::{Client, ServerArguments};
+use crate::message::{Message, escape_invisible, print};
 
 /// Separates the lines of one field; indents them to the column of the values.
 const NEXT_ROW: &str = "\n           ";

@@ -8,14 +8,13 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringwall_record::{Digest, Link, Store, Verification};
-use serde::Serialize;
+use ringwall_record::{Link, Store, Verification};
 use serde_json::json;
-use utoipa::ToSchema;
 
-use crate::cli::message::{Message, print};
+use crate::message::{Message, print};
 use crate::runtime;
 use crate::server::{config, config::DatabaseOverride};
+use crate::views::{VerificationReport, parse_head};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
@@ -103,14 +102,6 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Parses `SEQ:HASH`, the output of `ringwall audit head`.
-pub(crate) fn parse_head(text: &str) -> Result<Link, String> {
-    let parsed = text.split_once(':').and_then(|(seq, hash)| Some((seq.parse().ok()?, hash.parse().ok()?)));
-    let (seq, hash) = parsed
-        .ok_or("expected SEQ:HASH as printed by `ringwall audit head`: a number, a colon, 64 hexadecimal digits")?;
-    Ok(Link { seq, hash })
-}
-
 /// Opens the existing database and runs `work`. Fails instead of creating a SQLite database.
 pub(crate) fn with_store(
     data: &Path,
@@ -164,43 +155,6 @@ async fn verify(store: &Store, head: Option<Link>, as_json: bool) -> Result<Exit
         summary(&verification)
     })?;
     Ok(if verification.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The result of a verification of the audit log.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct VerificationReport {
-    intact: bool,
-    /// Number of entries that were checked
-    checked: u64,
-    /// The newest entry; compare it with a head that was stored elsewhere
-    head: Head,
-    /// `valid`, `not_checked` without the data directory's key, or `missing` or `invalid`, which are also findings
-    head_signature: &'static str,
-    findings: Vec<String>,
-    /// Number of findings that are not listed
-    further: u64,
-    /// Remarks that are not violations
-    notes: Vec<String>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-struct Head {
-    seq: i64,
-    hash: Digest,
-}
-
-impl From<&Verification> for VerificationReport {
-    fn from(verification: &Verification) -> Self {
-        Self {
-            intact: verification.is_intact(),
-            checked: verification.checked,
-            head: Head { seq: verification.head.seq, hash: verification.head.hash },
-            head_signature: verification.signature.as_str(),
-            findings: verification.findings.iter().map(ToString::to_string).collect(),
-            further: verification.further,
-            notes: verification.notes.iter().map(ToString::to_string).collect(),
-        }
-    }
 }
 
 fn summary(verification: &Verification) -> String {

@@ -16,9 +16,9 @@ use clap::{Args, ValueEnum};
 use ringwall_service::Language;
 use serde_json::{Value, json};
 
-use crate::cli::client::{Client, ServerArguments};
-use crate::cli::event_stream::{Events, SentEvent};
-use crate::cli::message::{BAD_ANSWER, Message, UNREACHABLE};
+use crate::client::event_stream::{Events, SentEvent};
+use crate::client::{Client, ServerArguments};
+use crate::message::{BAD_ANSWER, Message, UNREACHABLE};
 use crate::runtime::{self, StopSignals};
 
 const TIMED_OUT: u8 = 124;

@@ -11,11 +11,11 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::cli::agent::{Agent, AgentArguments, data_of};
-use crate::cli::client::Download;
 use crate::cli::folder;
 use crate::cli::json_text::JsonText;
-use crate::cli::message::{Message, escape_invisible};
 use crate::cli::{transfer, transfer::parent_of};
+use crate::client::Download;
+use crate::message::{Message, escape_invisible};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilesCommand {

@@ -14,8 +14,8 @@ use indicatif::ProgressBar;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{ZipArchive, ZipWriter};
 
-use crate::cli::message::Message;
 use crate::cli::transfer::parent_of;
+use crate::message::Message;
 
 /// An entry of this size or larger needs ZIP64.
 const ZIP64_BYTES: u64 = u32::MAX as u64;

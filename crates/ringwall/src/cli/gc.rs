@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::client::{Client, ServerArguments};
-use crate::cli::message::{Message, print};
+use crate::client::{Client, ServerArguments};
+use crate::message::{Message, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct GcArguments {

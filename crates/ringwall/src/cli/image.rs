@@ -18,8 +18,8 @@ use ringwall_policy::{DockerImage, ImageName};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 
-use crate::cli::message::{Message, print};
 use crate::cli::transfer;
+use crate::message::{Message, print};
 use crate::runtime::{self, StopSignals};
 use crate::server::{config, config::DockerOverride};
 

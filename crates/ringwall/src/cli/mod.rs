@@ -3,15 +3,12 @@
 pub(crate) mod agent;
 pub(crate) mod approvals;
 pub(crate) mod audit;
-pub(crate) mod client;
-pub(crate) mod event_stream;
 pub(crate) mod exec;
 pub(crate) mod files;
 pub(crate) mod folder;
 pub(crate) mod gc;
 pub(crate) mod image;
 mod json_text;
-pub(crate) mod message;
 pub(crate) mod run;
 pub(crate) mod skills;
 pub(crate) mod streams;

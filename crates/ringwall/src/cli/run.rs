@@ -23,8 +23,8 @@ use rustix::process::Signal;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::message::Message;
 use crate::cli::streams;
+use crate::message::Message;
 use crate::runtime;
 
 /// Time to write the remaining output of a killed command to a slow reader.

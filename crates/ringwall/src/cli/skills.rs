@@ -9,9 +9,9 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::cli::agent::{Agent, AgentArguments, data_of};
-use crate::cli::message::{Message, escape_invisible};
 use crate::cli::{folder, folder::Packed};
 use crate::cli::{transfer, transfer::parent_of};
+use crate::message::{Message, escape_invisible};
 
 /// Characters of a description that the table shows.
 const MAX_DESCRIPTION_CHARS: usize = 100;

@@ -9,17 +9,16 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use ringwall_record::Revocation;
-use ringwall_service::{Holder, Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
-use serde::Serialize;
+use ringwall_service::{Limit, NewToken, Timestamp, TokenId, TokenInfo, now};
 use serde_json::json;
-use utoipa::ToSchema;
 
 use crate::cli::audit::{Access, with_store};
-use crate::cli::message::{Message, escape_invisible, print};
+use crate::message::{Message, escape_invisible, print};
 use crate::runtime;
 use crate::server::{config, config::DatabaseOverride};
+use crate::views::{Role, TokenView, holder, names};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
@@ -58,14 +57,6 @@ pub(crate) enum TokenCommand {
         /// Id of the token, as `token list` shows it
         id: String,
     },
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Role {
-    Owner,
-    Operator,
-    User,
-    Agent,
 }
 
 pub(crate) fn run(command: TokenCommand, data: &Path) -> Result<ExitCode, Message> {
@@ -122,61 +113,6 @@ fn create(new: NewToken, database: &DatabaseOverride, data: &Path) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that the role has exactly the names that it needs.
-pub(crate) fn holder(role: Role, user: Option<&str>, agent: Option<&str>) -> Result<Holder, Message> {
-    match (role, user, agent) {
-        (Role::Owner, None, None) => Ok(Holder::Owner),
-        (Role::Operator, None, None) => Ok(Holder::Operator),
-        (Role::User, Some(user), None) => Ok(Holder::User(user.parse()?)),
-        (Role::Agent, Some(user), Some(agent)) => Ok(Holder::Agent(user.parse()?, agent.parse()?)),
-        (Role::Owner | Role::Operator, ..) => {
-            Err(Message::new("the roles owner and operator take neither a user nor an agent"))
-        }
-        (Role::User, ..) => Err(Message::new("the role user needs a user and takes no agent")),
-        (Role::Agent, ..) => Err(Message::new("the role agent needs a user and an agent")),
-    }
-}
-
-/// A token in a list; it does not contain the secret.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TokenView {
-    id: TokenId,
-    /// `owner`, `operator`, `user` or `agent`
-    role: &'static str,
-    user_id: Option<String>,
-    agent_id: Option<String>,
-    label: Option<String>,
-    created_at: Timestamp,
-    created_by: String,
-    expires_at: Option<Timestamp>,
-    revoked_at: Option<Timestamp>,
-}
-
-impl From<&TokenInfo> for TokenView {
-    fn from(token: &TokenInfo) -> Self {
-        let (user, agent) = names(&token.holder);
-        Self {
-            id: token.id.clone(),
-            role: token.holder.role(),
-            user_id: user.map(str::to_owned),
-            agent_id: agent.map(str::to_owned),
-            label: token.label.clone(),
-            created_at: token.created_at,
-            created_by: token.created_by.clone(),
-            expires_at: token.expires_at,
-            revoked_at: token.revoked_at,
-        }
-    }
-}
-
-fn names(holder: &Holder) -> (Option<&str>, Option<&str>) {
-    match holder {
-        Holder::Owner | Holder::Operator => (None, None),
-        Holder::User(user) => (Some(user.as_str()), None),
-        Holder::Agent(user, agent) => (Some(user.as_str()), Some(agent.as_str())),
-    }
-}
-
 fn table(tokens: &[TokenInfo]) -> String {
     let mut text = format!("{:<34}  {:<8}  {:<24}  {:<8}  LABEL\n", "ID", "ROLE", "FOR", "STATE");
     for token in tokens {
@@ -215,6 +151,8 @@ fn expiry(text: &str) -> Result<Timestamp, Message> {
 
 #[cfg(test)]
 mod tests {
+    use ringwall_service::Holder;
+
     use super::*;
 
     #[test]

@@ -8,8 +8,8 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::cli::client::{Client, Download};
-use crate::cli::message::Message;
+use crate::client::{Client, Download};
+use crate::message::Message;
 
 /// Does not occur in files by chance. A file that contains it on purpose only breaks its own upload.
 const BOUNDARY: &str = "ringwall-7d1f0c52b0e94a0ea3d6c1b8f2495e60";
@@ -120,5 +120,5 @@ pub(crate) fn progress_bar(doing: &str, name: &str, length: Option<u64>) -> Prog
         Ok(style) => bar.with_style(style.progress_chars("=> ")),
         Err(_) => bar,
     };
-    bar.with_prefix(doing.to_owned()).with_message(crate::cli::message::escape_invisible(name))
+    bar.with_prefix(doing.to_owned()).with_message(crate::message::escape_invisible(name))
 }

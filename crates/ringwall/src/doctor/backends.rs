@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 
 use super::facts::{Aio, Daemon, Docker};
 use super::probe;
-use crate::cli::message::Message;
+use crate::message::Message;
 use crate::server::config;
 use crate::server::environment::Environment;
 

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::message::{Message, print};
+use crate::message::{Message, print};
 use crate::runtime;
 use facts::Facts;
 use report::Report;

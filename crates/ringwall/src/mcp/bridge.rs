@@ -29,10 +29,10 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::caller::Scope;
 use super::stdio::{LAST_RESPONSES_TIMEOUT, MAX_MESSAGE_BYTES};
-use crate::cli::agent::encode;
-use crate::cli::client::Scheme;
-use crate::cli::event_stream::{Events, TooLong};
-use crate::cli::message::{Message, UNREACHABLE};
+use crate::client::Scheme;
+use crate::client::encode;
+use crate::client::event_stream::{Events, TooLong};
+use crate::message::{Message, UNREACHABLE};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

@@ -20,7 +20,7 @@ use rmcp::{Peer, RoleServer, ServiceError};
 use serde_json::{Value, json};
 
 use super::caller::Caller;
-use crate::cli::message::escape_invisible;
+use crate::message::escape_invisible;
 
 /// The key of the question in `inputRequests` and of the answer in `inputResponses`.
 const INPUT_KEY: &str = "approval";

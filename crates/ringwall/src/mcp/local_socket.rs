@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use super::caller::{Caller, Scope};
 use super::handler::Mcp;
 use super::stdio::{LAST_RESPONSES_TIMEOUT, MAX_MESSAGE_BYTES};
-use crate::cli::client::owner_token;
-use crate::cli::message::{Message, UNREACHABLE};
+use crate::client::owner_token;
+use crate::message::{Message, UNREACHABLE};
 
 const SOCKET: &str = "mcp.sock";
 /// For the first line of a connection.

@@ -8,7 +8,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::cli::message::Message;
+use crate::message::Message;
 
 /// `arg_start` is field 48 of `/proc/PID/stat`. The first field after the program's name is field 3.
 const ARG_START: usize = 48 - 3;

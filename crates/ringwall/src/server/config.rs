@@ -13,7 +13,7 @@ use ringwall_record::Database;
 use ringwall_service::{Auth, Config, PinnedSettings, Source};
 use serde::Deserialize;
 
-use crate::cli::message::Message;
+use crate::message::Message;
 use crate::server::environment::Environment;
 
 const FILE: &str = "ringwall.toml";

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ringwall_service::{PinnedSettings, Source, setting_keys, setting_variable};
 
-use crate::cli::message::Message;
+use crate::message::Message;
 
 const PREFIX: &str = "RINGWALL_";
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use ringwall_service::{Auth, Service};
 use rustix::process::{Resource, getrlimit};
 
-use crate::cli::message::Message;
 use crate::http::{self, AppState};
 use crate::mcp;
+use crate::message::Message;
 use crate::runtime::{self, StopSignals};
 use crate::server::config::{self, Overrides, ServerConfig};
 use crate::server::environment::Environment;

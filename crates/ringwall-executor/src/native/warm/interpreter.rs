@@ -14,9 +14,9 @@ use ringwall_policy::{Grant, Workspace};
 
 use crate::box_layout;
 use crate::box_layout::SEARCH;
+use crate::c_string::literal;
 use crate::error::Error;
 use crate::host::python::{ASKED, INSTALLED, Python};
-use crate::plan::literal;
 
 const RUNNER: &str = include_str!("runner.py");
 

@@ -8,10 +8,10 @@ use ringwall_jail::plan::{Owner, Plan, Privilege, RootKind, UnixSockets};
 use ringwall_policy::{Field, Grant, Net, PathControl, Root, Workspace};
 
 use super::interpreter;
+use crate::c_string::literal;
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::plan::limits::{BoxLimits, Stay};
-use crate::plan::literal;
 use crate::plan::lower::{BaseRoot, MIB, identity};
 use crate::plan::{base_rootfs, limits};
 use crate::protection::protection_of;

@@ -10,10 +10,10 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::{page_limit, parse};
-use crate::cli::audit::{VerificationReport, parse_head};
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonResult, Query};
 use crate::http::transport::problem::Problem;
+use crate::views::{VerificationReport, parse_head};
 
 const DEFAULT_PAGE: u64 = 100;
 

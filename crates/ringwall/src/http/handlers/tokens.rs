@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::execs::{paged, parse};
-use crate::cli::token::{self as cli_token, Role, TokenView};
 use crate::http::transport::access::Caller;
 use crate::http::transport::body::{JsonBody, PathParam, Query};
 use crate::http::transport::problem::Problem;
+use crate::views::{self, Role, TokenView};
 
 const DEFAULT_PAGE: u64 = 100;
 
@@ -69,7 +69,7 @@ pub(crate) async fn create(
 fn holder(body: &TokenBody) -> Result<Holder, Problem> {
     let role = Role::from_str(&body.role, false);
     let role = role.map_err(|_| Problem::invalid("role: owner, operator, user or agent"))?;
-    let holder = cli_token::holder(role, body.user_id.as_deref(), body.agent_id.as_deref());
+    let holder = views::holder(role, body.user_id.as_deref(), body.agent_id.as_deref());
     holder.map_err(|message| Problem::invalid(message.text()))
 }
 

@@ -9,11 +9,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body, SendBody};
 
-use crate::cli::message::{BAD_ANSWER, Message, UNREACHABLE};
+use crate::message::{BAD_ANSWER, Message, UNREACHABLE};
+
+pub(crate) mod event_stream;
+
+/// All characters but the unreserved ones of RFC 3986.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Far above the size of the server's JSON responses.
@@ -243,6 +249,11 @@ const fn default_code(status: u16) -> &'static str {
         501.. => "UNAVAILABLE",
         _ => "INVALID_ARGUMENT",
     }
+}
+
+/// Encodes a text as one segment of a path.
+pub(crate) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
 #[cfg(test)]
