@@ -64,7 +64,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "J16",
         "an approval with one part of the action changed",
         "crates/ringwall-service/src/paths/question.rs",
-        "each_part_of_what_was_asked_is_in_the_digest",
+        "digest_covers_command_directory_variables_paths_files_and_policy",
     ),
     (
         "J17",
