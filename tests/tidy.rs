@@ -1,6 +1,5 @@
-//! Rules about the source tree that no compiler checks: which crate may use which, how large a cycle
-//! of modules may be, what a pure crate may not mention, in
-//! which file `unsafe` is allowed, how a file opens and how long it may be.
+//! Rules about the source tree that no compiler checks: which crate may use which, how large a cycle of modules may be,
+//! what a pure crate may not mention, in which file `unsafe` is allowed, how a file opens and how long it may be.
 //!
 //! The input is the source tree and `cargo metadata`; nothing is built or run. Each rule is a function of its input and has
 //! a unit test in which it fails.
