@@ -57,6 +57,18 @@ fn code_question_says_that_opened_files_are_not_covered() {
     run.join().unwrap();
 }
 
+/// A context runs in a session box whatever backend the request names, so the choice made again after
+/// the answer is the same.
+#[test]
+fn approved_code_of_context_with_session_box_runs() {
+    let fixture = Fixture::start();
+    let body = json!({ "session_id": "s", "context_id": "c", "backend": "aio", "language": "python", "code": RISKY });
+    let (run, question) = fixture.run_until_question(body);
+    fixture.answer(&question, &json!({ "approved": true })).expect(200);
+    let response = run.join().unwrap();
+    assert_eq!(response["success"], true, "{response}");
+}
+
 /// Stores the value that the code has already, so that only the layer of the value changes.
 #[test]
 fn unchanged_policy_keeps_code_question() {

@@ -181,7 +181,7 @@ impl Operation {
     }
 }
 
-/// What covers a masked path.
+/// The object mounted over a masked path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cover {
     /// For a file: the box's /dev/null.
@@ -313,7 +313,7 @@ pub struct WindowSize {
     pub columns: u16,
 }
 
-/// What runs in a warm box before its command is known.
+/// The program that runs in a warm box until its command is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarmKind {
     /// PID 1 alone; any command can follow.

@@ -30,7 +30,7 @@ pub struct ExecView {
     pub usage: Usage,
 }
 
-/// What is not known is null.
+/// Unknown values are null.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Usage {
     pub cpu_ms: Option<u64>,
